@@ -6,8 +6,9 @@ unknown fields are passed over.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from itertools import islice
 from typing import TypeAlias
 from zlib import crc32
 
@@ -42,6 +43,8 @@ RESPONSE_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Bounds of the times from the head of a request to the head of its answer, in seconds; a last part is for all that
 take longer."""
 MAX_FRAME_BYTES = 64 << 20
+PART_MACHINES, _PART_CERTIFICATES = 200, 20
+"""So many are told at once: some 64 KiB, and less than 5 ms."""
 _LENGTH = struct.Struct(">I")
 
 
@@ -171,7 +174,7 @@ class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     `addresses` are those of the host that ports may be published at; `region` goes into headers. `gate` is where this
     edge answers others, with what `NODE_IDENTITY` has; null in no cluster. `balancers` are networks whose connections
     begin with a PROXY head. `drain_s`: so many seconds may those stay who are in machines when the next edge process
-    begins."""
+    begins. With `more` it is the beginning: `MoreMachines` follow, to processes that hear them."""
 
     machines: tuple[MachineRoute, ...]
     addresses: tuple[str, ...] = ()
@@ -182,6 +185,30 @@ class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     challenges: tuple[ShownChallenge, ...] = ()
     balancers: tuple[str, ...] = ()
     drain_s: float = LEAVE_S
+    more: bool = False
+
+
+class MoreMachines(msgspec.Struct, frozen=True, kw_only=True, tag="more"):
+    """They belong to the `AllMachines` before them. So many are told at once that neither end stands still for long;
+    the last of them is without `more`."""
+
+    machines: tuple[MachineRoute, ...] = ()
+    certificates: tuple[SealedCertificate, ...] = ()
+    more: bool = False
+
+
+def in_parts(
+    beginning: AllMachines, machines: Iterable[MachineRoute], certificates: Iterable[SealedCertificate]
+) -> Iterator[AllMachines | MoreMachines]:
+    """`beginning` and all of these, each part made when it is asked for."""
+    yield msgspec.structs.replace(beginning, machines=(), certificates=(), more=True)
+    there = iter(machines)
+    while part := tuple(islice(there, PART_MACHINES)):
+        yield MoreMachines(machines=part, more=True)
+    sealed = iter(certificates)
+    while found := tuple(islice(sealed, _PART_CERTIFICATES)):
+        yield MoreMachines(certificates=found, more=True)
+    yield MoreMachines()
 
 
 class MachineChanged(msgspec.Struct, frozen=True, kw_only=True, tag="changed"):
@@ -351,6 +378,8 @@ class EdgeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     in_flight: dict[str, int] = {}
     apps: tuple[AppFigure, ...] = ()
     machines: tuple[MachineFigure, ...] = ()
+    hears_parts: bool = False
+    """What a process says first, with `call` 0, which older workers pass over: it hears `MoreMachines`."""
 
 
 class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -404,7 +433,9 @@ class EdgeLogLine(msgspec.Struct, frozen=True, kw_only=True, tag="line"):
     """In words, for the app's owner."""
 
 
-ToEdge: TypeAlias = AllMachines | MachineChanged | MachineGone | CloseMachine | EdgeAnswer | AskReport | AskRoute
+ToEdge: TypeAlias = (
+    AllMachines | MoreMachines | MachineChanged | MachineGone | CloseMachine | EdgeAnswer | AskReport | AskRoute
+)
 ToWorker: TypeAlias = WakeMachine | RestMachine | MachineClosed | EdgeReport | RouteExplained | EdgeLogLine
 
 

@@ -30,6 +30,7 @@ from hawker.feed import (
     AllMachines,
     EdgeAnswer,
     EdgeLogLine,
+    EdgeReport,
     GatePlace,
     MachineChanged,
     MachineRoute,
@@ -106,6 +107,7 @@ class PlayedWorker:
 
     def __init__(self) -> None:
         self.heard: list[ToWorker] = []
+        self.introduced = 0  # how many processes have said what they hear
         self.machines: dict[MachineId, MachineRoute] = {}
         self.gate: GatePlace | None = None
         self.balancers: tuple[str, ...] = ()
@@ -154,6 +156,9 @@ class PlayedWorker:
         return [message.id for message in self.heard if isinstance(message, WakeMachine)]
 
     def _hear(self, message: ToWorker) -> None:
+        if isinstance(message, EdgeReport) and message.hears_parts:
+            self.introduced += 1
+            return
         self.heard.append(message)
         if isinstance(message, WakeMachine):
             self._wake(message)

@@ -177,9 +177,9 @@ class _Open(Gate):
 
 
 class _AdmitsWhileClosing(Gates):
-    def update(self, route: MachineRoute, now: float) -> Gate:
+    def update(self, route: MachineRoute, now: float) -> None:
         self.of.setdefault(route.id, _Open(route, now))
-        return super().update(route, now)
+        super().update(route, now)
 
 
 class _ForgetsWhoIsLeft(Gates):

@@ -51,6 +51,35 @@ def test_the_least_loaded_machine_is_chosen_and_a_hard_limit_is_never_passed() -
     assert gates.choose(targets, 0.0) is None
 
 
+def test_a_gate_of_another_host_is_made_when_it_is_asked_for_and_counts_from_then_on() -> None:
+    gate = GatePlace(node=NodeId("b" * 8), host="10.0.0.2", port=4291)
+    far = [msgspec.structs.replace(route(80, 1, hard=1), gate=gate) for _ in range(3)]
+    gates = gates_of(*far)
+    assert list(gates.of) == [] and all(each.id in gates.of for each in far)
+    found = gates.choose([target_of(far[0])], 0.0)
+    assert found is not None and list(gates.of) == [far[0].id]
+    gates.of[far[0].id].enter(0)
+    gates.update(msgspec.structs.replace(far[0], cordoned=True), 0.0)
+    assert gates.of[far[0].id].total == 1 and gates.choose([target_of(far[0])], 0.0) is None
+    gates.forget(far[1].id)
+    assert gates.of.get(far[1].id) is None and far[1].id not in gates.of
+    with pytest.raises(KeyError):
+        gates.of[far[1].id]
+    near = msgspec.structs.replace(far[2], gate=None)
+    gates.update(near, 5.0)
+    assert gates.of[near.id].is_near and gates.of[near.id].opened_at == 5.0
+
+
+def test_a_gate_that_nobody_has_asked_for_is_avoided_with_its_host() -> None:
+    place = GatePlace(node=NodeId("b" * 8), host="10.0.0.2", port=4291)
+    lost = msgspec.structs.replace(route(80, 1), gate=place)
+    spared = msgspec.structs.replace(route(80, 1), gate=msgspec.structs.replace(place, host="10.0.0.3"))
+    gates = gates_of(lost, spared)
+    gates.avoid_host(place, 1.0)
+    assert gates.choose([target_of(lost)], 0.5) is None and gates.choose([target_of(spared)], 0.5) is not None
+    assert gates.of[lost.id].is_doubted, "after that one tries"
+
+
 def test_a_machine_that_fails_is_avoided_each_time_for_longer() -> None:
     machine = route(80, 1)
     gates = gates_of(machine)

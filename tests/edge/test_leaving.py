@@ -49,7 +49,9 @@ def files(folder: Path) -> list[str]:
 
 
 def gate_with(gates: Gates, count: int) -> Gate:
-    gate = gates.update(route(1, 1), 0.0)
+    machine = route(1, 1)
+    gates.update(machine, 0.0)
+    gate = gates.of[machine.id]
     for _ in range(count):
         gate.enter(0)
     return gate
@@ -94,7 +96,8 @@ async def test_the_socket_of_one_that_was_killed_is_removed(tmp_path: Path) -> N
 def test_those_in_an_earlier_process_are_in_the_machine_and_in_no_way_of_a_stop() -> None:
     gates, machine, emptied = Gates(lambda: 0.5), route(1, 1, hard=2), list[int]()
     gates.remain("7", {machine.id: {0: 2}}, 0.0)
-    gate = gates.update(machine, 0.0)
+    gates.update(machine, 0.0)
+    gate = gates.of[machine.id]
     routes = Routes()
     routes.replace([machine], (HOST,))
     targets = [target for apps in map(routes.apps, routes.doors) for each in apps.values() for target in each.values()]

@@ -68,6 +68,16 @@ def test_an_app_has_so_many_ports_and_another_one_still_has_its_own() -> None:
     assert Door("::1", 60_000) in routes.doors
 
 
+def test_a_machine_whose_port_was_refused_gets_it_when_another_is_gone_and_it_asks_again() -> None:
+    first, *others = (route(port, 1) for port in range(1, MAX_PORTS_OF_APP + 2))
+    routes = routes_of(first, *others)
+    refused = len(routes.refused)
+    routes.forget(first.id)
+    assert len(routes.doors) < MAX_PORTS_OF_APP
+    routes.ask_again()
+    assert len(routes.refused) == refused - 1 and len(routes.doors) == MAX_PORTS_OF_APP
+
+
 def test_whoever_is_not_among_all_machines_is_gone() -> None:
     first, second = route(80, 1), route(81, 1)
     routes = routes_of(first, second)

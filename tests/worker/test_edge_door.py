@@ -21,14 +21,18 @@ from hawker.feed import (
     AppAddress,
     EdgeAnswer,
     EdgeInbox,
+    EdgeReport,
     GatePlace,
     MachineChanged,
+    MachineGone,
     MachineRoute,
+    MoreMachines,
     RestMachine,
     RouteHealth,
     ToEdge,
     ToWorker,
     frame,
+    in_parts,
 )
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
@@ -321,6 +325,67 @@ async def test_an_edge_is_told_how_everything_is_after_what_the_one_before_it_as
         (whole, *_) = EdgeInbox().read(second.told)
         assert isinstance(whole, AllMachines) and whole.machines[0].state is not State.STARTED
         tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("hears_parts", [False, True])
+async def test_an_edge_is_told_everything_in_parts_if_it_hears_them_and_else_in_one_message(
+    worker: SimWorker, hears_parts: bool
+) -> None:
+    machine_id = await worker.started(services=[WEB], metadata={PUBLISH: "*"})
+    await worker.parts.deps.certificates.put(APP, "shop.example.com", *issued("shop.example.com"))
+    door, stream = door_of(worker), PlayedStream()
+    gate = GatePlace(node=NodeId("b" * 8), host="10.0.0.2", port=4291)
+    far = [msgspec.structs.replace(told(worker)[0], id=MachineId(f"{each:014x}"), gate=gate) for each in range(450)]
+    door.tell_far(far, [])
+    whole = door.whole()
+    assert len(whole.machines) == 451
+    if hears_parts:
+        stream.say(EdgeReport(call=0, hears_parts=True))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(door._converse, stream)
+        await eventually(lambda: any(getattr(each, "more", True) is False for each in heard(stream)))
+        first, *others = heard(stream)
+        if hears_parts:
+            parts = [each for each in others if isinstance(each, MoreMachines)]
+            assert [first, *parts] == list(in_parts(whole, whole.machines, whole.certificates)) and len(parts) == 5
+            stream.told = b""
+            door._retell()
+            await eventually(lambda: [each for each in heard(stream) if isinstance(each, MoreMachines)] == parts)
+        else:
+            assert first == whole
+        running = worker.record(machine_id).running
+        assert running is not None
+        stream.say(RestMachine(call=1, id=MachineId(machine_id), instance=running.instance_id, suspend=False))
+        await eventually(lambda: ends_stopped(stream))
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_machine_that_changes_while_parts_are_told_is_told_once_more_after_them(worker: SimWorker) -> None:
+    """Each part is made when the one before it has been taken."""
+    door, stream = door_of(worker), PlayedStream()
+    gate = GatePlace(node=NodeId("b" * 8), host="10.0.0.2", port=4291)
+    await worker.stopped(services=[WEB])
+    far = [msgspec.structs.replace(told(worker)[0], id=MachineId(f"{each:014x}"), gate=gate) for each in range(450)]
+    door.tell_far(far, [])
+    stream.say(EdgeReport(call=0, hears_parts=True))
+    taken = stream.send
+
+    async def changing(item: bytes) -> None:
+        await taken(item)
+        if sum(isinstance(each, MoreMachines) for each in heard(stream)) == 1:
+            changed = msgspec.structs.replace(far[0], cordoned=True)
+            door.tell_far([changed, *far[2:]], [])  # the second is gone
+
+    stream.send = changing  # type: ignore[method-assign]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(door._converse, stream)
+        await eventually(lambda: isinstance(heard(stream)[-1:][0] if heard(stream) else None, MachineGone))
+        tasks.cancel_scope.cancel()
+    said = heard(stream)
+    end = next(place for place, each in enumerate(said) if isinstance(each, MoreMachines) and not each.more)
+    after = said[end + 1 :]
+    assert any(isinstance(each, MachineChanged) and each.machine.cordoned for each in after)
+    assert [each.id for each in after if isinstance(each, MachineGone)] == [far[1].id]
 
 
 async def test_each_process_of_an_edge_is_told_all_that_changes_and_answered_by_itself(worker: SimWorker) -> None:

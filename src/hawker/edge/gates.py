@@ -7,7 +7,7 @@ only while nobody is in it.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from hawker.edge.routes import ServiceTarget
 from hawker.feed import GatePlace, MachineRoute, RouteHealth
@@ -239,25 +239,65 @@ class Gate:
         return self.in_flight.get(target.number, 0) < hard_limit(target)
 
 
+class _GateOf(dict[MachineId, Gate]):
+    """By machine. Of one on another host, of which there may be 100,000, the gate is made when it is asked for; those
+    that were not are none of the values."""
+
+    def __init__(self, made: Callable[[MachineRoute], Gate]) -> None:
+        self.unasked: dict[MachineId, MachineRoute] = {}
+        self._made = made
+
+    def __missing__(self, machine_id: MachineId) -> Gate:
+        gate = self[machine_id] = self._made(self.unasked.pop(machine_id))
+        return gate
+
+    def get(self, machine_id: MachineId, default: Any = None) -> Any:
+        try:
+            return self[machine_id]
+        except KeyError:
+            return default
+
+    def made(self, machine_id: MachineId) -> Gate | None:
+        """It, if anybody has asked for it."""
+        return super().get(machine_id)
+
+    def __contains__(self, machine_id: object) -> bool:
+        return machine_id in self.unasked or super().__contains__(machine_id)
+
+
 class Gates:
     """`random` is uniform in [0, 1)."""
 
     def __init__(self, random: Callable[[], float]) -> None:
         self._random = random
-        self.of: dict[MachineId, Gate] = {}
+        self.of = _GateOf(self._made)
         self._left: dict[str, LeftInside] = {}  # in each process that leaves
         self._shut = False
 
-    def update(self, route: MachineRoute, now: float) -> Gate:
-        gate = self.of.get(route.id)
-        if gate is None:
-            gate = self.of[route.id] = Gate(route, now)
-            for left in self._left.values():
-                for number, count in left.get(route.id, {}).items():
-                    gate.remain(number, count, now)
-        else:
+    def update(self, route: MachineRoute, now: float) -> None:
+        """What the worker says of it now, also for the first time."""
+        gate = self.of.made(route.id)
+        if gate is not None:
             gate.update(route, now)
+        elif route.gate is not None and not route.gate.is_beside:
+            self.of.unasked[route.id] = route
+        else:
+            self.of.unasked.pop(route.id, None)
+            self.of[route.id] = self._made(route, now)
+
+    def _made(self, route: MachineRoute, now: float = 0.0) -> Gate:
+        """When it is made says nothing of a machine of another host."""
+        gate = Gate(route, now)
+        for left in self._left.values():
+            for number, count in left.get(route.id, {}).items():
+                gate.remain(number, count, now)
         return gate
+
+    def settle(self, machine_id: MachineId, now: float) -> None:
+        """The worker has said how everything is."""
+        gate = self.of.made(machine_id)
+        if gate is not None:
+            gate.settle(now)
 
     def remain(self, process: str, left: LeftInside, now: float) -> None:
         """Who is in there through a process that leaves, all of them; nobody once it has ended."""
@@ -282,12 +322,15 @@ class Gates:
 
     def forget(self, machine_id: MachineId) -> None:
         """Those who are in there leave a gate that nobody enters any more."""
+        self.of.unasked.pop(machine_id, None)
         gate = self.of.pop(machine_id, None)
         if gate is not None and gate.route.instance is not None:
             gate.close(gate.route.instance)
 
     def avoid_host(self, place: GatePlace, until: float) -> None:
         """It is not heard of."""
+        for machine_id in [each.id for each in self.of.unasked.values() if each.gate == place]:
+            self.of.get(machine_id)
         for gate in self.of.values():
             if gate.route.gate == place:
                 gate.lose(until)

@@ -61,6 +61,7 @@ from hawker.feed import (
     MachineClosed,
     MachineRoute,
     RouteExplained,
+    SealedCertificate,
 )
 from hawker.host.own_user import WRITES
 from hawker.http.mutual_tls import MutualTls
@@ -271,15 +272,24 @@ class Edge:
     def whole(self, message: AllMachines) -> None:
         self._region, self._drain_s = message.region, message.drain_s
         self.proxied.believe(message.balancers)
-        machines = [self._shard.seen(each) for each in message.machines]
         self.hops.move(self._shard.own_gate(message.gate))
-        self.certificates.replace(message.certificates)
-        for machine_id in self._routes.replace(machines, message.addresses, message.app_addresses):
-            self.gates.forget(machine_id)
+        self._routes.begin(message.addresses, message.app_addresses)
         self.certificates.show(message.challenges)
-        for machine in machines:
-            self.gates.update(machine, self._now()).settle(self._now())
+        self.more(message.machines)
+
+    def more(self, machines: Iterable[MachineRoute]) -> None:
+        for machine in map(self._shard.seen, machines):
+            self._routes.put(machine)
+            self.gates.update(machine, self._now())
+            self.gates.settle(machine.id, self._now())
             self._visits.came(machine.id)
+
+    def ended(self, gone: Iterable[MachineId], certificates: Iterable[SealedCertificate]) -> None:
+        for machine_id in gone:
+            self._routes.forget(machine_id)
+            self.gates.forget(machine_id)
+        self._routes.ask_again()
+        self.certificates.replace(certificates)
         self._listeners.ask()
         self._visits.look_again()
 

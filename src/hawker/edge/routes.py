@@ -89,7 +89,6 @@ class Routes:
         self._named: frozenset[AppName] = frozenset()
         self._targets: dict[Door, dict[AppName, dict[MachineId, ServiceTarget]]] = {}
         self._of_app: dict[AppName, dict[Door, int]] = {}
-        self._doors: dict[MachineId, list[Door]] = {}
         self._machines_of: dict[AppName, dict[MachineId, MachineRoute]] = {}
         self._newest: dict[tuple[Door, AppName], ServiceTarget] = {}  # as was asked since the last change
         self._meant: dict[tuple[Door, str, AppName | None, bool], AppName | None] = {}  # the same
@@ -102,12 +101,7 @@ class Routes:
         app_addresses: Sequence[AppAddress] = (),
     ) -> list[MachineId]:
         """All that there is, with the host's addresses and those of apps. Returns the machines that are gone."""
-        self._addresses = addresses
-        self._owner_of = {each.ip: each.app for each in reversed(app_addresses) if not each.shared}
-        self._owned_by = {}
-        for ip, app in self._owner_of.items():
-            self._owned_by.setdefault(app, []).append(ip)
-        self._named = frozenset(each.app for each in app_addresses if each.shared)
+        self.begin(addresses, app_addresses)
         there = {machine.id: machine for machine in machines}
         gone = [machine_id for machine_id in self.machines if machine_id not in there]
         for machine_id in gone:
@@ -116,6 +110,20 @@ class Routes:
             self.put(machine)
         return gone
 
+    def begin(self, addresses: tuple[str, ...], app_addresses: Sequence[AppAddress]) -> None:
+        """The host's addresses and those of apps, as they are from now on; each machine is put again after that."""
+        self._addresses = addresses
+        self._owner_of = {each.ip: each.app for each in reversed(app_addresses) if not each.shared}
+        self._owned_by = {}
+        for ip, app in self._owner_of.items():
+            self._owned_by.setdefault(app, []).append(ip)
+        self._named = frozenset(each.app for each in app_addresses if each.shared)
+
+    def ask_again(self) -> None:
+        """For doors that were refused: others may be gone since then."""
+        for machine_id in list(self.refused):
+            self.put(self.machines[machine_id])
+
     def put(self, machine: MachineRoute) -> None:
         self.forget(machine.id)
         self._drop_asked()
@@ -123,7 +131,6 @@ class Routes:
             return
         self.machines[machine.id] = machine
         self._machines_of.setdefault(machine.app, {})[machine.id] = machine
-        self._doors[machine.id] = []
         for door, target in self._found_at(machine):
             self._add(door, target)
 
@@ -136,9 +143,10 @@ class Routes:
         del self._machines_of[machine.app][machine_id]
         if not self._machines_of[machine.app]:
             del self._machines_of[machine.app]
-        for door in self._doors.pop(machine_id):
+        for door in list(self._of_app.get(machine.app, ())):
             apps = self._targets[door]
-            apps[machine.app].pop(machine_id, None)
+            if apps[machine.app].pop(machine_id, None) is None:
+                continue
             self._release(machine.app, door)
             if not apps[machine.app]:
                 del apps[machine.app]
@@ -274,7 +282,6 @@ class Routes:
             return
         self._targets.setdefault(door, {}).setdefault(machine.app, {})[machine.id] = target
         mine[door] = mine.get(door, 0) + 1
-        self._doors[machine.id].append(door)
 
     def _release(self, app: AppName, door: Door) -> None:
         mine = self._of_app[app]

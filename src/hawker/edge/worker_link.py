@@ -5,10 +5,10 @@ goes on with what it was told last, which it also keeps in a file: a new edge pr
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -21,14 +21,18 @@ from hawker.feed import (
     EdgeAnswer,
     EdgeInbox,
     EdgeLogLine,
+    EdgeReport,
     MachineChanged,
     MachineGone,
     MachineRoute,
+    MoreMachines,
     RestMachine,
+    SealedCertificate,
     ToEdge,
     ToWorker,
     WakeMachine,
     frame,
+    in_parts,
 )
 from hawker.host.own_user import WRITES
 from hawker.ids import InstanceId, MachineId
@@ -42,13 +46,23 @@ _REST_OF_TIME = 30
 """After a write nothing is written for so many times as long as it took."""
 _READ_BYTES = 1 << 18
 _ANSWER_WITHIN_S = 30.0
+_MOST_EQUAL = 100_000
+_MAP = 0x80
+"""With such a byte or a greater one a map begins in MessagePack; a frame begins with a smaller one."""
+T = TypeVar("T")
 _log = bind("hawker.edge")
 
 
 class FeedReader(Protocol):
     """What is done with what the worker says."""
 
-    def whole(self, message: AllMachines) -> None: ...
+    def whole(self, message: AllMachines) -> None:
+        """How everything is from now on. More of its machines may follow, and then `ended`."""
+
+    def more(self, machines: Iterable[MachineRoute]) -> None: ...
+
+    def ended(self, gone: Iterable[MachineId], certificates: Iterable[SealedCertificate]) -> None:
+        """All was told, with these certificates; `gone` was not among it."""
 
     def changed(self, machine: MachineRoute) -> None: ...
 
@@ -71,7 +85,9 @@ class WorkerLink:
         self._calls: dict[int, asyncio.Future[str]] = {}
         self._number = 0
         self._known: dict[MachineId, MachineRoute] = {}
-        self._last = AllMachines(machines=())
+        self._last = AllMachines(machines=())  # without its machines
+        self._told: set[MachineId] = set()  # of what is being told
+        self._equal: dict[Hashable, Any] = {}  # each value that many machines have, once
         self._news = asyncio.Event()
 
     async def serve(self, reader: FeedReader) -> None:
@@ -88,9 +104,7 @@ class WorkerLink:
         while True:
             await self._news.wait()
             self._news.clear()
-            began = self._clock.monotonic()
-            self._write()
-            await self._clock.sleep(_REST_OF_TIME * (self._clock.monotonic() - began))
+            await self._clock.sleep(_REST_OF_TIME * await self._write())
 
     async def wake(self, machine_id: MachineId, *, rested: bool) -> str:
         """Why it is not started; empty when it will be."""
@@ -129,19 +143,33 @@ class WorkerLink:
 
     async def _converse(self, reader: FeedReader) -> None:
         stream, self._writer = await asyncio.open_unix_connection(sock=_connected(self._folder))
+        self._writer.write(frame(EdgeReport(call=0, hears_parts=True)))
         inbox = EdgeInbox()
         while data := await stream.read(_READ_BYTES):
             for message in inbox.read(data):
                 self._hear(message, reader)
+                if isinstance(message, MoreMachines):  # clients are served in between
+                    await self._clock.sleep(0)
 
     def _hear(self, message: ToEdge, reader: FeedReader) -> None:
         match message:
             case AllMachines():
-                self._last, self._known = message, {each.id: each for each in message.machines}
-                reader.whole(message)
+                self._last = msgspec.structs.replace(message, machines=())
+                self._told = {each.id for each in message.machines}
+                reader.whole(msgspec.structs.replace(message, machines=self._shared(message.machines)))
+                if not message.more:
+                    self._end(reader)
+            case MoreMachines():
+                self._last = _with(self._last, message.certificates)
+                self._told.update(each.id for each in message.machines)
+                reader.more(self._shared(message.machines))
+                if not message.more:
+                    self._end(reader)
             case MachineChanged():
-                self._known[message.machine.id] = message.machine
-                reader.changed(message.machine)
+                (machine,) = self._shared((message.machine,))
+                if self._last.more:
+                    self._told.add(machine.id)
+                reader.changed(machine)
             case MachineGone():
                 self._known.pop(message.id, None)
                 reader.gone(message.id)
@@ -155,8 +183,39 @@ class WorkerLink:
                 answer = self._calls.get(message.call)
                 if answer is not None and not answer.done():
                     answer.set_result(message.refused)
-        if isinstance(message, AllMachines | MachineChanged | MachineGone):
+        if isinstance(message, MachineChanged | MachineGone):
             self._news.set()
+
+    def _shared(self, machines: Iterable[MachineRoute]) -> tuple[MachineRoute, ...]:
+        """They are known from now on. Of 100,000 machines most have the services of others, one name of an app and one
+        of a hundred gates."""
+        found = []
+        for told in machines:
+            machine = msgspec.structs.replace(
+                told,
+                app=self._one(told.app, told.app),
+                org=self._one(told.org, told.org),
+                gate=self._one(told.gate, told.gate),
+                services=self._one(msgspec.msgpack.encode(told.services), told.services),
+            )
+            self._known[machine.id] = machine
+            found.append(machine)
+        return tuple(found)
+
+    def _one(self, key: Hashable, value: T) -> T:
+        if len(self._equal) >= _MOST_EQUAL and key not in self._equal:
+            self._equal.clear()
+        found: T = self._equal.setdefault(key, value)
+        return found
+
+    def _end(self, reader: FeedReader) -> None:
+        gone = [machine_id for machine_id in self._known if machine_id not in self._told]
+        for machine_id in gone:
+            del self._known[machine_id]
+        self._told = set()
+        self._last = msgspec.structs.replace(self._last, more=False)
+        reader.ended(gone, self._last.certificates)
+        self._news.set()
 
     def _hang_up(self) -> None:
         if self._writer is not None:
@@ -171,20 +230,39 @@ class WorkerLink:
         return self._folder / WRITES / "routes"
 
     def _begin_with_kept(self, reader: FeedReader) -> None:
-        with suppress(OSError, ValueError):
-            self._last = msgspec.msgpack.decode(self._file.read_bytes(), type=AllMachines)
-            self._known = {each.id: each for each in self._last.machines}
-            reader.whole(self._last)
+        inbox, is_first = EdgeInbox(), True
+        with suppress(OSError, ValueError), self._file.open("rb") as file:
+            while data := file.read(_READ_BYTES):
+                if is_first and data[0] >= _MAP:  # as older versions kept it
+                    self._hear(msgspec.msgpack.decode(data + file.read(), type=AllMachines), reader)
+                    return
+                is_first = False
+                for message in inbox.read(data):
+                    self._hear(message, reader)
 
-    def _write(self) -> None:
-        """A disk that is full costs only what a new edge process would know before the worker speaks to it."""
-        kept = msgspec.structs.replace(self._last, machines=tuple(self._known.values()))
-        draft = self._file.with_suffix(".new")
+    async def _write(self) -> float:
+        """Seconds that it took, without what others did meanwhile. What changes meanwhile is written as it was or as it
+        is, and again soon. A disk that is full costs only what a new edge process would know before the worker speaks
+        to it."""
+        draft, took_s = self._file.with_suffix(".new"), 0.0
+        there = (self._known.get(each) for each in list(self._known))
+        parts = in_parts(self._last, filter(None, there), self._last.certificates)
         try:
-            draft.write_bytes(msgspec.msgpack.encode(kept))
+            with draft.open("wb") as file:
+                began = self._clock.monotonic()
+                for part in parts:
+                    file.write(frame(part))
+                    took_s += self._clock.monotonic() - began
+                    await self._clock.sleep(0)
+                    began = self._clock.monotonic()
             draft.rename(self._file)
         except OSError as error:
             _log.warning("routes not kept", extra={"reason": error.strerror})
+        return took_s
+
+
+def _with(told: AllMachines, certificates: tuple[SealedCertificate, ...]) -> AllMachines:
+    return msgspec.structs.replace(told, certificates=told.certificates + certificates) if certificates else told
 
 
 def _connected(folder: Path) -> socket.socket:

@@ -5,10 +5,12 @@ machines, and starts, stops and suspends machines for it. The records are the tr
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 
 import anyio
+import msgspec
 from anyio.abc import ByteStream, SocketListener, TaskGroup
 
 from hawker.clock import Clock
@@ -38,6 +40,7 @@ from hawker.feed import (
     ToWorker,
     WakeMachine,
     WorkerInbox,
+    in_parts,
 )
 from hawker.host.own_user import show_to
 from hawker.ids import AppName, MachineId
@@ -52,7 +55,7 @@ from hawker.settings import EVERY_ADDRESS
 from hawker.store.contract import Reader
 from hawker.value_object import ValueObject
 from hawker.worker.changes import Changes
-from hawker.worker.edge_line import EdgeLine, EdgeLink
+from hawker.worker.edge_line import EdgeLine, EdgeLink, Unsaid
 from hawker.worker.operations import Operations
 
 IDLE = "hawker_idle_s"
@@ -61,6 +64,8 @@ _SOURCE = "edge"
 _LINE_CHARS = 2000
 _READ_BYTES = 1 << 18
 _KEYS_EVERY_S, _ADDRESSES_EVERY_S, _SETTLES_S = 5.0, 1.0, 0.005
+_INTRODUCED_WITHIN_S = 0.2
+_LOST = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 _log = bind("hawker.edge")
 
 
@@ -112,7 +117,7 @@ class EdgeDoor:
         self._app_addresses: tuple[AppAddress, ...] = ()
         self._addressed: frozenset[AppName] = frozenset()
         self._hear_addresses: list[Callable[[Sequence[AppAddress]], None]] = []
-        self._first = _Unsaid()
+        self._first = Unsaid()
         self._unsaid = [self._first]  # one for each process of the edge
         changes.listen(self._note)
         certificates.listen(self._retell)
@@ -201,28 +206,38 @@ class EdgeDoor:
                 tasks.start_soon(self._converse, stream)
 
     async def _converse(self, stream: ByteStream) -> None:
+        inbox = WorkerInbox()
         async with stream, anyio.create_task_group() as tasks:
+            first = await self._first_words(stream, inbox)
             await self._settled()
-            link, unsaid = self._line.connected(stream), _Unsaid()
+            link, unsaid = self._line.connected(stream), Unsaid()
+            link.hears_parts = any(isinstance(each, EdgeReport) and each.hears_parts for each in first)
             self._unsaid.append(unsaid)
             try:
-                await link.send(self.whole())
+                await self._tell_all(link)
                 tasks.start_soon(self._feed, link, unsaid)
-                await self._listen(stream, link, tasks)
+                for message in first:
+                    self._hear(message, link, tasks)
+                await self._listen(stream, inbox, link, tasks)
             finally:
                 self._unsaid.remove(unsaid)
                 self._line.lost(link)
                 tasks.cancel_scope.cancel()
 
-    async def _listen(self, stream: ByteStream, link: EdgeLink, tasks: TaskGroup) -> None:
-        inbox = WorkerInbox()
+    async def _first_words(self, stream: ByteStream, inbox: WorkerInbox) -> list[ToWorker]:
+        """A process says at once what it hears; an older one says nothing."""
+        with anyio.move_on_after(_INTRODUCED_WITHIN_S), suppress(ValueError, *_LOST):
+            return inbox.read(await stream.receive(_READ_BYTES))
+        return []
+
+    async def _listen(self, stream: ByteStream, inbox: WorkerInbox, link: EdgeLink, tasks: TaskGroup) -> None:
         try:
             while True:
                 for message in inbox.read(await stream.receive(_READ_BYTES)):
                     self._hear(message, link, tasks)
         except ValueError as error:
             _log.error("the edge is not understood", extra={"reason": str(error)})
-        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        except _LOST:
             return
 
     def _hear(self, message: ToWorker, link: EdgeLink, tasks: TaskGroup) -> None:
@@ -237,15 +252,22 @@ class EdgeDoor:
                 _log.warning("not served", extra={"app": message.app, "code": message.code, "text": message.text})
                 self._say(message)
 
-    async def _feed(self, link: EdgeLink, unsaid: "_Unsaid") -> None:
+    async def _feed(self, link: EdgeLink, unsaid: Unsaid) -> None:
         """Certificates change rarely, so everything is told again."""
         while True:
             whole, noted = unsaid.take()
             if whole:
-                await link.send(self.whole())
+                await self._tell_all(link)
             else:
                 await link.send(*self._news(noted))
             await unsaid.wait()
+
+    async def _tell_all(self, link: EdgeLink) -> None:
+        if not link.hears_parts:
+            await link.send(self.whole())
+            return
+        for part in in_parts(self._beginning(), self._machines(), self._sealed()):
+            await link.send(part)
 
     def _news(self, noted: Iterable[MachineId]) -> Iterator[MachineChanged | MachineGone]:
         for machine_id in noted:
@@ -257,23 +279,35 @@ class EdgeDoor:
                 yield MachineChanged(machine=self._route(record))
 
     def whole(self) -> AllMachines:
-        """What a connection begins with."""
-        there = (record for _, record in self._store.scan(MACHINES) if record.config.services)
-        near = {record.id: self._route(record) for record in there if record.state not in GONE}
+        """What a connection begins with, in one message."""
+        return msgspec.structs.replace(
+            self._beginning(), machines=tuple(self._machines()), certificates=tuple(self._sealed())
+        )
+
+    def _beginning(self) -> AllMachines:
         return AllMachines(
-            machines=tuple({**self._far, **near}.values()),
+            machines=(),
             addresses=self._host.addresses,
             region=self._host.region,
-            certificates=tuple(
-                SealedCertificate(hostname=each.hostname, app=each.app, sealed=each.sealed, not_after=each.not_after)
-                for each in self._certificates.served().values()
-            ),
             app_addresses=self._app_addresses,
             gate=self._gate,
             challenges=self._certificates.shown_challenges,
             balancers=self._host.balancers,
             drain_s=self._host.drain_s,
         )
+
+    def _machines(self) -> Iterator[MachineRoute]:
+        """Each as it is when it is asked for: what changes meanwhile is told after all of them."""
+        near = [record.id for _, record in self._store.scan(MACHINES) if _has_route(record)]
+        for machine_id in dict.fromkeys((*near, *self._far)):
+            record = self._store.get(MACHINES, machine_id)
+            route = self._far.get(machine_id) if record is None or not _has_route(record) else self._route(record)
+            if route is not None:
+                yield route
+
+    def _sealed(self) -> Iterator[SealedCertificate]:
+        for each in self._certificates.served().values():
+            yield SealedCertificate(hostname=each.hostname, app=each.app, sealed=each.sealed, not_after=each.not_after)
 
     def _say(self, told: EdgeLogLine) -> None:
         """In the app's own log, too, as a word of its proxy."""
@@ -388,30 +422,8 @@ class EdgeDoor:
             each.retell()
 
 
-class _Unsaid:
-    """What one process of the edge is to be told: everything, or these machines."""
-
-    def __init__(self) -> None:
-        self._whole = False
-        self._noted: dict[MachineId, None] = {}
-        self._wake = anyio.Event()
-
-    def note(self, machine_id: MachineId) -> None:
-        self._noted[machine_id] = None
-        self._wake.set()
-
-    def retell(self) -> None:
-        self._whole = True
-        self._wake.set()
-
-    def take(self) -> tuple[bool, tuple[MachineId, ...]]:
-        """Whether it is everything, and else which machines."""
-        taken = self._whole, tuple(self._noted)
-        self._whole, self._noted, self._wake = False, {}, anyio.Event()
-        return taken
-
-    async def wait(self) -> None:
-        await self._wake.wait()
+def _has_route(record: MachineRecord) -> bool:
+    return bool(record.config.services) and record.state not in GONE
 
 
 def _app_address(key: str, record: IpRecord) -> AppAddress:

@@ -38,7 +38,9 @@ _REPORT_WITHIN_S = 2.0
 
 
 class EdgeLink:
-    """The connection with one edge process."""
+    """The connection with one edge process. `hears_parts` as it says itself."""
+
+    hears_parts = False
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
@@ -50,6 +52,32 @@ class EdgeLink:
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 async with self._sending:
                     await self._stream.send(b"".join(map(frame, messages)))
+
+
+class Unsaid:
+    """What one process of the edge is to be told: everything, or these machines."""
+
+    def __init__(self) -> None:
+        self._whole = False
+        self._noted: dict[MachineId, None] = {}
+        self._wake = anyio.Event()
+
+    def note(self, machine_id: MachineId) -> None:
+        self._noted[machine_id] = None
+        self._wake.set()
+
+    def retell(self) -> None:
+        self._whole = True
+        self._wake.set()
+
+    def take(self) -> tuple[bool, tuple[MachineId, ...]]:
+        """Whether it is everything, and else which machines."""
+        taken = self._whole, tuple(self._noted)
+        self._whole, self._noted, self._wake = False, {}, anyio.Event()
+        return taken
+
+    async def wait(self) -> None:
+        await self._wake.wait()
 
 
 class _Call:

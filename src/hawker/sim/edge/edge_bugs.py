@@ -28,9 +28,9 @@ from hawker.sim.harness.planted_bug import PlantedBug
 
 def _with_gate(made: type[Gate]) -> EdgeParts:
     class Planted(Gates):
-        def update(self, route: MachineRoute, now: float) -> Gate:
+        def update(self, route: MachineRoute, now: float) -> None:
             self.of.setdefault(route.id, made(route, now))
-            return super().update(route, now)
+            super().update(route, now)
 
     return EdgeParts(gates=Planted)
 
@@ -114,11 +114,11 @@ class _KnowsAll(Gate):
 
 
 class _AllKnown(Gates):
-    def update(self, route: MachineRoute, now: float) -> Gate:
+    def update(self, route: MachineRoute, now: float) -> None:
         gate = self.of.setdefault(route.id, _KnowsAll(route, now))
         assert isinstance(gate, _KnowsAll), "no other is made"
         gate.all = self.of
-        return super().update(route, now)
+        super().update(route, now)
 
 
 def _rests_by_all_hosts(gates: Iterable[Gate], now: float) -> Iterator[RestWish]:
