@@ -33,7 +33,7 @@ class Door(ValueObject, frozen=True, order=True):
     udp: bool = False
 
 
-class ServiceTarget(ValueObject, frozen=True):
+class ServiceTarget(ValueObject, frozen=True, gc=False):
     """A service of one machine, as one of its ports leads to it."""
 
     machine: MachineRoute

@@ -148,7 +148,7 @@ class WorkerLink:
         while data := await stream.read(_READ_BYTES):
             for message in inbox.read(data):
                 self._hear(message, reader)
-                if isinstance(message, MoreMachines):  # clients are served in between
+                if isinstance(message, AllMachines | MoreMachines):  # clients are served in between
                     await self._clock.sleep(0)
 
     def _hear(self, message: ToEdge, reader: FeedReader) -> None:
