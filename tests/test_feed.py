@@ -57,7 +57,7 @@ def test_all_machines_are_told_in_parts_of_bounded_size_of_which_only_the_last_i
     first, *others = in_parts(AllMachines(machines=(), region="mad"), iter(machines), iter(sealed))
     assert isinstance(first, AllMachines) and first.region == "mad"
     rest = [each for each in others if isinstance(each, MoreMachines)]
-    assert len(rest) == len(others) and [each.more for each in (first, *rest)] == [*[True] * len(rest), False]
+    assert len(rest) == len(others) and [first.more, *(each.more for each in rest)] == [*[True] * len(rest), False]
     assert [machine for part in rest for machine in part.machines] == machines
     assert [found for part in rest for found in part.certificates] == sealed
     assert max(len(part.machines) for part in rest) == PART_MACHINES
