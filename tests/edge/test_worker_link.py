@@ -141,7 +141,7 @@ def link_at(folder: Path, kept: bytes) -> tuple[WorkerLink, Heard]:
     return link, heard
 
 
-async def test_what_was_kept_in_parts_is_what_a_new_process_begins_with(tmp_path: Path) -> None:
+async def test_routes_kept_in_parts_are_what_a_new_process_begins_with(tmp_path: Path) -> None:
     machines, sealed = many(PART_MACHINES + 1), [certificate(number) for number in range(30)]
     parts = in_parts(AllMachines(machines=(), region="mad"), machines, sealed)
     link, heard = link_at(tmp_path, b"".join(map(frame, parts)))
@@ -155,14 +155,14 @@ async def test_what_was_kept_in_parts_is_what_a_new_process_begins_with(tmp_path
 
 
 @pytest.mark.parametrize("count", [0, 1, PART_MACHINES + 1])
-async def test_what_an_older_version_kept_is_read_too(tmp_path: Path, count: int) -> None:
+async def test_routes_kept_by_an_older_version_are_read_too(tmp_path: Path, count: int) -> None:
     machines = many(count)
     whole = AllMachines(machines=tuple(machines), certificates=(certificate(1),))
     _, heard = link_at(tmp_path, msgspec.msgpack.encode(whole))
     assert heard.machines == [each.id for each in machines] and heard.certificates == [certificate(1)]
 
 
-async def test_what_was_kept_and_makes_no_sense_is_passed_over(tmp_path: Path) -> None:
+async def test_routes_kept_that_make_no_sense_are_passed_over(tmp_path: Path) -> None:
     for number, kept in enumerate((b"", b"\x00", b"\xff" * 10, b"\x00\x00\x00\x01x")):
         (tmp_path / str(number)).mkdir()
         assert link_at(tmp_path / str(number), kept)[1].machines == []
