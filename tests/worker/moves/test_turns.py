@@ -166,8 +166,8 @@ async def test_a_machine_is_not_stopped_once_the_turn_is_another_move_s() -> Non
         at = MoveParams(move_id=move.id)
         await fleet.worker(0).api.call(PAUSE_MOVE, params=at)
         await eventually(fleet._clock, lambda: record_of(fleet, move).has_turn, 60, 0.01)
-        await give(fleet, STRANGER, NodeId("away0000"), 300.0)
-        over = fleet._clock.now() + 300.0
+        await give(fleet, STRANGER, NodeId("away0000"), 60.0)
+        over = fleet._clock.now() + 60.0
         await fleet.worker(0).api.call(RESUME_MOVE, params=at)
         await eventually(fleet._clock, lambda: bool(record_of(fleet, move).waits), 120, 0.01)
         assert fleet.hosts[0].sight().running == {fleet.machine}

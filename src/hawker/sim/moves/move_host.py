@@ -274,7 +274,9 @@ class MoveHost:
     def _mounted(self) -> frozenset[str]:
         """Nobody writes to what a machine has that is suspended to disk."""
         world, asleep = self.world, self._asleep()
-        held = {volume for machine, volume in volumes_used(world.host).items() if machine in asleep}
+        held = (
+            {volume for machine, volume in volumes_used(world.host).items() if machine in asleep} if asleep else set()
+        )
         there = {*world.disks.attached, *world.rootfs.mounted} - held - asleep
         return frozenset() if self._dark else frozenset(there)
 

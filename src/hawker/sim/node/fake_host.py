@@ -81,18 +81,19 @@ class SimHost(FakeHost):
         if instance.exit is not None:
             self.felled.append(instance.exit)
 
+    def alive(self) -> list[tuple[MachineId, Instance]]:
+        here = [(machine_id, self.look(machine_id)) for machine_id in self.machines()]
+        return [(key, it) for key, it in here if it is not None and it.phase in ALIVE]
+
     def running(self) -> dict[MachineId, InstanceId]:
-        here = {machine_id: self.look(machine_id) for machine_id in self.machines()}
-        return {key: it.spec.instance_id for key, it in here.items() if it is not None and it.phase in ALIVE}
+        return {key: it.spec.instance_id for key, it in self.alive()}
 
     def limits(self) -> dict[MachineId, int]:
-        here = {machine_id: self.look(machine_id) for machine_id in self.running()}
-        return {key: it.spec.limits.memory_mib for key, it in here.items() if it is not None}
+        return {key: it.spec.limits.memory_mib for key, it in self.alive()}
 
     def gpus(self) -> dict[MachineId, tuple[str, ...]]:
         """Which devices each running instance has."""
-        here = {machine_id: self.look(machine_id) for machine_id in self.running()}
-        return {key: it.spec.gpus for key, it in here.items() if it is not None}
+        return {key: it.spec.gpus for key, it in self.alive()}
 
     def suspended(self) -> frozenset[MachineId]:
         here = {machine_id: self.look(machine_id) for machine_id in self.machines()}

@@ -169,7 +169,7 @@ class FakeMovedFiles(FakeHostPart):
             self._put(draft, number * BLOCK_BYTES, blocks.get(number, b""))
 
     def _put(self, draft: str, offset: int, data: bytes) -> None:
-        said = data.rstrip(b".\0")
+        said = data.partition(b".")[0].partition(b"\0")[0]  # `rstrip` looks at each byte of the padding
         if self.spoils:
             self.spoils -= 1
             said = (said.partition(b":")[0] or b"0") + b":-7"

@@ -99,18 +99,17 @@ def look(
 
 
 def _processes(host: SimHost) -> dict[MachineId, tuple[ProcessState, ...]]:
-    instances = [host.look(machine_id) for machine_id in host.running()]
     return {
         instance.spec.machine_id: tuple(process.told() for process in instance.processes)
-        for instance in instances
-        if instance is not None and instance.spec.ends is Ends.TOLD
+        for _, instance in host.alive()
+        if instance.spec.ends is Ends.TOLD
     }
 
 
 def volumes_used(host: SimHost) -> dict[MachineId, VolumeId]:
     """By what running instances were given to mount."""
-    instances = [instance for machine_id in host.running() if (instance := host.look(machine_id)) is not None]
-    return {each.machine_id: VolumeId(Path(source).parent.name) for each, source in map(_source, instances) if source}
+    given = [_source(instance) for _, instance in host.alive()]
+    return {each.machine_id: VolumeId(Path(source).parent.name) for each, source in given if source}
 
 
 def _source(instance: Instance) -> tuple[InstanceSpec, str]:
