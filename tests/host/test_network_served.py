@@ -16,6 +16,7 @@ from hawker.host.address import bridge_name, gateway, network_prefix
 from hawker.host.machine_link import NetworkPlan
 from hawker.host.netlink import NetlinkSocket
 from hawker.host.network import NodeNetwork
+from hawker.host.nftables import refusal_of, table_name
 from hawker.ids import MachineId
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]
@@ -49,15 +50,32 @@ def _plan(network_id: int) -> NetworkPlan:
     return NetworkPlan(MachineId(secrets.token_hex(7)), network_id)
 
 
-async def test_machines_reach_an_app_at_its_address_in_their_own_network_alone(network: NodeNetwork) -> None:
+async def reached(network: NodeNetwork) -> set[str]:
+    """Who comes to an app of one network, and who to the host, at addresses of that network."""
     ours, theirs = await network.ensure(_plan(MINE)), await network.ensure(_plan(THEIRS))
     address = address_of_app(MINE)
     await network.serve_at({MINE: frozenset({address}), THEIRS: frozenset({address_of_app(THEIRS)})})
-    with listening(address) as port:
+    with listening(address) as port, listening(gateway(MINE)) as at_host:
         assert await reaches(ours, address, port)
-        assert not await reaches(theirs, address, port, QUIET_S)
-    with listening(gateway(MINE)) as port:
-        assert not await reaches(ours, gateway(MINE), port, QUIET_S), "the host's other addresses are as before"
+        tried = {
+            "stranger to app": await reaches(theirs, address, port, QUIET_S),
+            "machine to host": await reaches(ours, gateway(MINE), at_host, QUIET_S),
+            "stranger to host": await reaches(theirs, gateway(MINE), at_host, QUIET_S),
+        }
+    return {name for name, came in tried.items() if came}
+
+
+async def test_machines_reach_an_app_at_its_address_in_their_own_network_alone(network: NodeNetwork) -> None:
+    assert await reached(network) == set(), "the host's other addresses are as before"
+
+
+async def test_a_rule_without_the_network_lets_a_stranger_to_an_app(network: NodeNetwork) -> None:
+    """A planted bug: the rule for apps as it is, but for its word about whose network it is. The same proof finds
+    it."""
+    app = "ip6 daddr & ::ff:0 == ::1:0 meta l4proto { tcp, udp } accept"
+    refusal = await refusal_of(f"insert rule inet {table_name(network.node_id)} to_host {app}")
+    assert not refusal
+    assert await reached(network) == {"stranger to app"}
 
 
 async def test_an_app_is_reached_there_by_datagrams_too(network: NodeNetwork) -> None:

@@ -19,6 +19,7 @@ from hawker.host.nftables import table_name
 from hawker.ids import MachineId, NodeId
 from tests.host.mesh import mesh_host
 from tests.host.mesh.mesh_host import PORT, Peer, Plan
+from tests.waiting import wait_for
 
 pytestmark = [
     pytest.mark.root,
@@ -219,15 +220,16 @@ def test_a_packet_without_a_way_never_leaves_in_the_clear(two: Two, tmp_path: Pa
     assert "fdaa:" not in shown and f".{PORT}: UDP" in shown
 
 
-def test_a_host_that_was_taken_over_reaches_neither_the_other_host_nor_another_network(two: Two) -> None:
-    """By hand, past its own rules, which are not there any more after this."""
+def reached_by_a_host_that_was_taken_over(two: Two) -> set[str]:
+    """What of the second host gets datagrams of the first one, by hand, past its own rules, which are not there any
+    more after this. The control group is the machine that may be sent to."""
     (host, other), mesh = two.lab.hosts, mesh_name(two.nodes[0])
     host.run("nft", "insert", "rule", "inet", table_name(two.nodes[0]), "input", "accept")
-    host.run("ip", "-6", "address", "add", f"{two.here.address}/128", "dev", mesh, "nodad")
+    host.run("ip", "-6", "address", "replace", f"{two.here.address}/128", "dev", mesh, "nodad")
+    host.run("ip", "-6", "address", "flush", "to", f"{gateway(MINE)}/128")  # each host has it: nothing would leave
 
     def arrived(address: str, *where: str) -> bool:
-        """Whether a datagram came up to sockets there; the control group of the test is the machine that may be sent
-        to."""
+        """Whether a datagram came up to sockets there."""
         host.run("ip", "-6", "route", "replace", f"{address}/128", "dev", mesh)
         before = datagrams(*where)
         words = (*host.before_it, sys.executable, "-c", ASK, "datagram", address, QUIET_S, "100")
@@ -235,9 +237,38 @@ def test_a_host_that_was_taken_over_reaches_neither_the_other_host_nor_another_n
         host.run("ip", "-6", "route", "delete", f"{address}/128", "dev", mesh)
         return datagrams(*where) > before
 
-    assert arrived(two.there.address, *two.there.inside)
-    assert not arrived(two.stranger.address, *two.stranger.inside)
-    assert not arrived(str(gateway(MINE)), *other.before_it, sys.executable, "-c")
+    places = {
+        "machine": (two.there.address, *two.there.inside),
+        "stranger": (two.stranger.address, *two.stranger.inside),
+        "host": (str(gateway(MINE)), *other.before_it, sys.executable, "-c"),
+    }
+    wait_for(lambda: arrived(*places["machine"]))  # the tunnel is there
+    return {name for name, place in places.items() if arrived(*place)}
+
+
+def test_a_host_that_was_taken_over_reaches_neither_the_other_host_nor_another_network(two: Two) -> None:
+    assert not reached_by_a_host_that_was_taken_over(two) - {"machine"}
+
+
+@pytest.mark.parametrize(("chain", "found"), [("forward", "stranger"), ("input", "host")])
+def test_a_rule_too_many_lets_a_host_that_was_taken_over_in(two: Two, chain: str, found: str) -> None:
+    """A planted bug: the same proof finds it."""
+    with planted(two, chain):
+        wait_for(lambda: reached_by_a_host_that_was_taken_over(two) == {"machine", found})
+
+
+@contextmanager
+def planted(two: Two, chain: str) -> Iterator[None]:
+    """The second host lets in whatever comes out of the tunnel."""
+    host, node, table = two.lab.hosts[1], two.nodes[1], table_name(two.nodes[1])
+    rule = ("rule", "inet", table, chain, "iifname", mesh_name(node), "accept", "comment", "planted")
+    host.run("nft", "insert", *rule)
+    listed = host.run("nft", "--handle", "list", "chain", "inet", table, chain)
+    (handle,) = [line.split()[-1] for line in listed.splitlines() if '"planted"' in line]
+    try:
+        yield
+    finally:
+        host.run("nft", "delete", "rule", "inet", table, chain, "handle", handle)
 
 
 def datagrams(*where: str) -> int:
