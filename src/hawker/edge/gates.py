@@ -363,20 +363,22 @@ class Gates:
 
     def to_hold(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:
         """A machine of another host that is not up and can be asked for all the same: its gate holds who asks, and
-        starts it. One that is asked for already, until its soft limit; so not all are started at once."""
+        starts it. One that is asked for already, until its soft limit; so not all are started at once. Else the one that
+        its own process would start first, of this host if there is one: who waits there waits for the same one."""
         found = []
         for target in () if self._shut else targets:
             gate = self.of.get(target.machine.id)
             if gate is None or target.is_near or not gate.has_room(target):
                 continue
             if now < gate.full_until:  # who waits does so where those do that came to that process
-                found.append(((True, True, True, gate.load(target), target.machine.id), target))
+                found.append(((True, True, True, True, gate.load(target), True, target.machine.id), target))
             elif gate.avoided(now):
                 continue
             elif gate.may_wake or gate.is_coming:
                 load = gate.load(target)
                 tried = gate.is_doubted and load > 0
-                found.append(((tried, load >= 1, not gate.is_coming, -load, target.machine.id), target))
+                order = not target.is_here, not gate.is_coming, -load, gate.route.state is not State.SUSPENDED
+                found.append(((tried, load >= 1, *order, target.machine.id), target))
         return min(found, key=lambda each: each[0], default=(None, None))[1]
 
     def to_wake(self, targets: Sequence[ServiceTarget], waiting: int, now: float) -> list[Gate]:

@@ -223,7 +223,10 @@ class HopDoor:
         """Let the other processes of this host in, at this socket."""
         await anyio.Path(place).unlink(missing_ok=True)
         loop = asyncio.get_running_loop()
-        self._door_for_neighbors = await loop.create_unix_server(lambda: _Neighbor(self), place, backlog=_BACKLOG)
+        self._door_for_neighbors = await loop.create_unix_server(self.accept_neighbor, place, backlog=_BACKLOG)
+
+    def accept_neighbor(self) -> asyncio.Protocol:
+        return _Neighbor(self)
 
     def may_begin(self, address: str) -> bool:
         """Strangers have so many handshakes begun, and no more of this process's time. Edges keep their connections."""

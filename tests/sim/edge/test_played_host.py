@@ -69,7 +69,7 @@ def test_a_host_without_power_ends_what_ran_and_starts_it_again() -> None:
             machine.listen(wires, ledger)
             await host.begin([DOOR])
             host.power_off()
-            assert host.edge is None and not wires.listens("10.1.0.1", 8080)
+            assert not host.edges and not wires.listens("10.1.0.1", 8080)
             await host.power_on([DOOR])
             await clock.sleep(1)
             assert machine.up and machine.number == 2

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from hawker.ids import NodeId
-from hawker.sim.edge.wires import OUTSIDE, EdgeLoop, PlayedTransport, Wires
+from hawker.sim.edge.wires import NO_EDGE, OUTSIDE, EdgeLoop, PlayedTransport, Wires
 from hawker.sim.harness.loop import LoopClock
 
 HOST, ADDRESS, PORT = NodeId("00000001"), "10.0.0.1", 80
@@ -137,7 +137,7 @@ def test_a_cut_link_delays_and_loses_nothing() -> None:
 def test_a_process_that_ends_has_its_connections_reset() -> None:
     async def play(wires: Wires) -> None:
         _, client, server = await joined(wires)
-        wires.end_process(HOST, ADDRESS)
+        wires.end_process(HOST, NO_EDGE)
         await LoopClock().sleep(1)
         assert isinstance(client.error, ConnectionResetError) and server.lost
 

@@ -16,6 +16,7 @@ from hawker.edge.process import EdgeParts
 from hawker.edge.refusal import ProxyError
 from hawker.edge.rest import RestWish, may_rest
 from hawker.edge.routes import Routes, ServiceTarget
+from hawker.edge.shard import EdgeShard
 from hawker.edge.steering import Aim
 from hawker.edge.visits import Visit, Visits
 from hawker.edge.writing import Origin
@@ -260,6 +261,13 @@ class _Keeping(HttpConnections):
     connection = _KeepsSources
 
 
+class _HasAll(EdgeShard, frozen=True):
+    """Each process of a host has a gate for every machine there."""
+
+    def has(self, app: AppName) -> bool:
+        return True
+
+
 def _plant(name: str, what: str, parts: EdgeParts, *breaks: I) -> PlantedBug[EdgeParts]:
     return PlantedBug(name=name, what=what, kit=parts, breaks=frozenset(breaks))
 
@@ -347,6 +355,13 @@ PLANTS: tuple[PlantedBug[EdgeParts], ...] = (
         "a client says which machine has replayed its request",
         EdgeParts(http=_Keeping),
         I.UNFORGED,
+    ),
+    _plant(
+        "two-gates",
+        "each of a host's two edge processes has a gate of its own for one machine",
+        EdgeParts(shard=_HasAll()),
+        I.HARD_LIMIT,
+        I.UNCUT,
     ),
     _plant("client-believed", "a client says what its address is", EdgeParts(http=_Believing), I.UNFORGED),
 )

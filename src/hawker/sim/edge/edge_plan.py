@@ -1,6 +1,8 @@
 """What a seed stands for: three hosts, nine apps, requests of clients, and what fails."""
 
+from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from hawker.proof.edge_checks import WAKE_S
@@ -51,6 +53,12 @@ _WEIGHTS = {
     EdgeVerb.SLOW: 1.0,
     EdgeVerb.LEASE: 2.0,
 }
+_WEIGHTS_OF_TWO = _WEIGHTS | {EdgeVerb.EDGE: 8.0}
+ALL, OTHER_NUMBER = "all", "other"
+"""Of a host's edge processes: all are killed and replaced; or by one where there were two, and by two where one was. A
+number is that one's."""
+_ONE = (ALL,)
+_REPLACED = (ALL, "0", "1", OTHER_NUMBER, "0", "1")
 _METHODS = {"GET": 6.0, "POST": 4.0, "PUT": 1.0}
 _WORDS = {
     "ok": 10.0,
@@ -76,7 +84,9 @@ class EdgeOperation(RunOperation[EdgeVerb], frozen=True):
 
 
 class EdgePlan(RunPlan[EdgeOperation], frozen=True):
-    """Three hosts and nine apps."""
+    """Three hosts and nine apps. `processes` are the edge processes of each host in the beginning."""
+
+    processes: tuple[int, ...] = (1,) * HOSTS
 
 
 class EdgeOutcome(RunOutcome[EdgePlan], frozen=True, kw_only=True):
@@ -111,10 +121,20 @@ MACHINES: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 def draw(seed: int) -> EdgePlan:
-    return EdgePlan(seed=seed, operations=drawn(seed, RUN_S, _WEIGHTS, _drawn_at))
+    """With one edge process a host where the seed is odd; else two hosts have two, and which one has not changes."""
+    if seed % 2:
+        return EdgePlan(seed=seed, operations=drawn(seed, RUN_S, _WEIGHTS, partial(_drawn_at, _ONE)))
+    alone = seed // 2 % HOSTS
+    return EdgePlan(
+        seed=seed,
+        operations=drawn(seed, RUN_S, _WEIGHTS_OF_TWO, partial(_drawn_at, _REPLACED)),
+        processes=tuple(1 if host == alone else 2 for host in range(HOSTS)),
+    )
 
 
-def _drawn_at(chance: Chance, verb: EdgeVerb, at: float) -> tuple[list[EdgeOperation], float]:
+def _drawn_at(
+    replaced: Sequence[str], chance: Chance, verb: EdgeVerb, at: float
+) -> tuple[list[EdgeOperation], float]:
     if verb is EdgeVerb.BURST and chance.happens(0.5):
         at += IDLE_S + 5.0  # who can rest, rests
     host, word, amount = str(chance.between(1, HOSTS)), "", float(chance.between(1, 15))
@@ -137,6 +157,8 @@ def _drawn_at(chance: Chance, verb: EdgeVerb, at: float) -> tuple[list[EdgeOpera
                 host, word = "3", "herd"  # more of them than a host starts at once
         case EdgeVerb.STOP | EdgeVerb.START | EdgeVerb.CRASH | EdgeVerb.CORDON | EdgeVerb.FLAP:
             word = chance.one_of(tuple(MACHINES))
+        case EdgeVerb.EDGE:
+            word = replaced[int(amount) % len(replaced)]
         case EdgeVerb.CUT:
             word = str(chance.between(1, HOSTS))
         case EdgeVerb.REFUSE:

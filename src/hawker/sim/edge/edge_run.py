@@ -17,9 +17,10 @@ from hawker.machine import State
 from hawker.proof.edge_checks import WAKE_S, EdgeLedger, SentRequest
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.edge.edge_plan import (
+    ALL,
     HIDDEN,
-    HOSTS,
     MACHINES,
+    OTHER_NUMBER,
     PORTS,
     RESTORED_S,
     EdgeOperation,
@@ -66,10 +67,10 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
 
     async def _run(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
-        for number in range(1, HOSTS + 1):
-            self._hosts.append(
-                PlayedHost(number, self._loop.wires, self._ledger, self._clock, tasks, self._parts, self._spread)
-            )
+        for number, processes in enumerate(self._plan.processes, 1):
+            host = PlayedHost(number, self._loop.wires, self._ledger, self._clock, tasks, self._parts, self._spread)
+            host.processes = processes
+            self._hosts.append(host)
         for number, (name, (place, config)) in enumerate(MACHINES.items(), 1):
             self._make(number, name, self._hosts[place - 1], config)
         for host in self._hosts:
@@ -121,7 +122,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
                 for machine in other.machines.values():
                     known = host.far.get(machine.id)
                     if self._loop.wires.reach(host.id, other.id):
-                        yield machine.route(other.gate)
+                        yield machine.route(other.gate_of(machine.app))
                     elif known is not None:
                         yield known
 
@@ -146,7 +147,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             case EdgeVerb.DAEMON:
                 self._tasks.start_soon(self._without_daemon, host, operation.amount)
             case EdgeVerb.EDGE:
-                await self._replace_edge(host)
+                await self._replace_edge(host, operation.word)
             case EdgeVerb.POWER:
                 self._tasks.start_soon(self._without_power, host, operation.amount)
             case EdgeVerb.CUT:
@@ -231,11 +232,15 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
                 host.back()
                 await self._gossip()
 
-    async def _replace_edge(self, host: PlayedHost) -> None:
-        if host.powered and host.edge is not None:
-            self._blow()
-            host.end()
-            await host.begin(tuple(PORTS.values()))
+    async def _replace_edge(self, host: PlayedHost, which: str) -> None:
+        if not (host.powered and host.edges):
+            return
+        self._blow()
+        host.end(None if which in (ALL, OTHER_NUMBER) else int(which) % host.processes)
+        if which == OTHER_NUMBER:
+            host.processes = 3 - host.processes
+            self._tasks.start_soon(self._gossip)
+        await host.begin(tuple(PORTS.values()))
 
     async def _without_power(self, host: PlayedHost, seconds: float) -> None:
         if not host.powered:
@@ -317,7 +322,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
 
     async def _ask(self, host: PlayedHost, app: str, method: str, word: str, milliseconds: int, target: int) -> None:
         self._asked += 1
-        began, edge_begun = self._clock.monotonic(), host.begun_at
+        began = self._clock.monotonic()
         request = SentRequest(
             id=f"r{self._asked}",
             app=AppName(app),
@@ -330,11 +335,13 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         )
         self._ledger.sent(request)
         near = self._near_and_ready(host, app)
-        client = PlayedClient()
+        client, process, edge_begun = PlayedClient(), 0, None
         named = HIDDEN if word == "guess" else app
         path = f"/{request.id}/{milliseconds}/{word}/" + (f"{target:014x}" if word == "machine" else "lazy")
         try:
             transport, _ = await self._loop.wires.connect(lambda: client, host.address, PORTS[app])
+            process = transport.peer.process if transport.peer is not None else 0
+            edge_begun = host.begun_at(process)
             transport.write(request_of(method, path, f"{named}.test", upgrade=word == "upgrade"))
             status = await client.answer()
             if status == 101:
@@ -343,7 +350,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
                 transport.close()
         except OSError:
             status = None
-        request.excused = not host.powered or host.begun_at != edge_begun or host.edge is None
+        request.excused = not host.powered or edge_begun is None or host.begun_at(process) != edge_begun
         ready = bool(near) and near == self._near_and_ready(host, app) and not self._disturbed(began)
         plain = request.may_be_repeated and request.plain
         served = (ready and app == "steady") or (self._wakes(app, began) and client.code != "HQ01")
@@ -428,16 +435,15 @@ play, shrink = GAME.play, GAME.shrink
 
 
 def _left_in(host: PlayedHost) -> Iterator[Violation]:
-    edge = host.edge
-    if edge is None:
-        return
-    for gate in edge.gates.of.values():
-        if gate.total:
-            yield Violation(Invariant.LEFT_EMPTY, host.id, f"counts {gate.total} in {gate.route.id}")
-    if edge.held or edge.kept.total:
-        yield Violation(Invariant.LEFT_EMPTY, host.id, f"holds {edge.held} requests and keeps {edge.kept.total} bytes")
-    if edge.counters.values.get("mistakes"):
-        yield Violation(Invariant.ANSWERS, host.id, f"made {edge.counters.values['mistakes']} mistakes")
+    for edge in host.edges:
+        for gate in edge.gates.of.values():
+            if gate.total:
+                yield Violation(Invariant.LEFT_EMPTY, host.id, f"counts {gate.total} in {gate.route.id}")
+        if edge.held or edge.kept.total:
+            held = f"holds {edge.held} requests and keeps {edge.kept.total} bytes"
+            yield Violation(Invariant.LEFT_EMPTY, host.id, held)
+        if edge.counters.values.get("mistakes"):
+            yield Violation(Invariant.ANSWERS, host.id, f"made {edge.counters.values['mistakes']} mistakes")
 
 
 def request_of(method: str, path: str, host: str, *, upgrade: bool) -> bytes:

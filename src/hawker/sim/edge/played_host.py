@@ -1,5 +1,5 @@
-"""A host with its edge, which is the real one, and its daemon, of which only what edges hear is played: the feed,
-wakes, rests, stops. What edges of other hosts hear of its machines comes late.
+"""A host with its edge, which is the real one, of one process or several, and its daemon, of which only what edges hear
+is played: the feed, wakes, rests, stops. What edges of other hosts hear of its machines comes late.
 """
 
 import socket
@@ -16,6 +16,7 @@ from hawker.auth.node_certificate import identity_of
 from hawker.clock import Clock
 from hawker.edge.process import Edge, EdgeParts
 from hawker.edge.routes import Door
+from hawker.edge.shard import EdgeShard
 from hawker.edge.worker_link import WorkerLink
 from hawker.fair.table import EDGE_WAKES
 from hawker.feed import (
@@ -33,13 +34,14 @@ from hawker.feed import (
     ToEdge,
     ToWorker,
     WakeMachine,
+    process_of,
 )
 from hawker.http.mutual_tls import MutualTls
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.proof.edge_checks import EdgeLedger
 from hawker.sim.edge.played_machine import PlayedMachine
-from hawker.sim.edge.wires import HERE, Wires
+from hawker.sim.edge.wires import HERE, NO_EDGE, PROCESS, Wires
 from hawker.sim.harness.plan import Chance
 
 _GATE_PORT = 4291
@@ -51,18 +53,20 @@ _KEY = b"k" * 32
 _NOWHERE = Path("/nonexistent")
 _SHARED = "198.51.100.1"
 _WAKES = replace(EDGE_WAKES, total=3, each=3, reserve=0)
-"""A host has few machines here."""
+"""A host has few machines here. Of each process, as in the product."""
 
 
 class PlayedLink(WorkerLink):
-    """The edge's end of a played `edge.sock`."""
+    """The end of a played `edge.sock` that the process `number` has."""
 
-    def __init__(self, clock: Clock, host: "PlayedHost") -> None:
+    def __init__(self, clock: Clock, host: "PlayedHost", number: int) -> None:
         super().__init__(_NOWHERE, clock)
+        self.number = number
+        self.waking: set[MachineId] = set()  # that this process has asked this daemon for
         self._host = host
 
     def send(self, message: ToWorker) -> bool:
-        return self._host.take(message)
+        return self._host.take(message, self)
 
     def tell(self, message: ToEdge, edge: Edge) -> None:
         self._hear(message, edge)
@@ -75,6 +79,16 @@ class PlayedLink(WorkerLink):
     def kept(self) -> AllMachines:
         """What a new edge process begins with."""
         return msgspec.structs.replace(self._last, machines=tuple(self._known.values()))
+
+
+class _EdgeProcess:
+    """Its edge, since when it is there, and what ends it."""
+
+    def __init__(self, edge: Edge, link: PlayedLink, begun_at: float, scope: anyio.CancelScope) -> None:
+        self.edge = edge
+        self.link = link
+        self.begun_at = begun_at
+        self.scope = scope
 
 
 class PlayedHost:
@@ -95,10 +109,9 @@ class PlayedHost:
         wires.addresses[self.id] = self.address
         self.machines: dict[MachineId, PlayedMachine] = {}
         self.far: dict[MachineId, MachineRoute] = {}
-        self.edge: Edge | None = None
+        self.processes = 1  # of its edge, whether they are there or not
         self.daemon = True
         self.powered = True
-        self.begun_at = 0.0  # of the edge that is there
         self.refuses = False  # to start machines
         self.leased = False  # so none of its machines may rest
         self.slow_s = 0.0  # a start takes so much longer
@@ -112,62 +125,89 @@ class PlayedHost:
         identity = MutualTls(lambda: papers)
         self._parts = replace(
             parts,
-            link=lambda folder, clock: self._link_of(clock),
             identity=lambda folder: identity,
             memory=lambda: 0,  # of the simulated process
             wakes=_WAKES,
         )
-        self._link = PlayedLink(clock, self)
-        self._scope: anyio.CancelScope | None = None
+        self._kept = PlayedLink(clock, self, 0)  # by the first process, for the next ones
+        self._there: dict[int, _EdgeProcess] = {}
         self._ports: tuple[int, ...] = ()
-        self._closing: dict[int, anyio.Event] = {}
+        self._closing: dict[int, dict[PlayedLink, anyio.Event]] = {}
         self._calls = 0
-        self._waking: set[MachineId] = set()  # that this edge has asked this daemon for
 
     @property
-    def gate(self) -> GatePlace:
-        return GatePlace(node=self.id, host=self.address, port=_GATE_PORT)
+    def edges(self) -> tuple[Edge, ...]:
+        """Of its processes that are there."""
+        return tuple(each.edge for each in self._there.values())
 
-    def _link_of(self, clock: Clock) -> WorkerLink:
-        self._link = PlayedLink(clock, self)
-        return self._link
+    def begun_at(self, process: int) -> float | None:
+        """Of the edge process of this number; None where it is not there."""
+        found = self._there.get(process)
+        return None if found is None else found.begun_at
+
+    def gate_of(self, app: AppName) -> GatePlace:
+        """Where other hosts ask for the app's machines."""
+        return self._gate(process_of(app, self.processes))
+
+    def _gate(self, process: int) -> GatePlace:
+        return GatePlace(node=self.id, host=self.address, port=_GATE_PORT + process)
 
     # The edge.
 
     async def begin(self, ports: Sequence[int]) -> None:
-        """With what the edge before it knew, until the daemon speaks to it."""
+        """Those of its processes that are not there, with what was known to those before them, until the daemon speaks
+        to them."""
         self._ports = tuple(ports)
-        await self._tasks.start(self._live, ports, self._link.kept)
+        kept = self._kept.kept
+        for number in range(self.processes):
+            if number not in self._there:
+                await self._tasks.start(self._live, number, kept)
 
-    def end(self) -> None:
-        """Its process is killed."""
-        self._waking.clear()
-        self._wires.end_process(self.id, self.address)
-        self._end_edge()
+    def end(self, process: int | None = None) -> None:
+        """This process is killed; all of them are with None."""
+        for number in [each for each in self._there if process in (None, each)]:
+            self._wires.end_process(self.id, number)
+            self._end_edge(number)
 
-    def _end_edge(self) -> None:
-        if self._scope is not None:
-            self._scope.cancel()
-        self._scope = self.edge = None
-        for port in (_GATE_PORT, *self._ports):
-            self._wires.unlisten(self.address, port)
+    def _end_edge(self, number: int) -> None:
+        process = self._there.pop(number)
+        process.scope.cancel()
+        for address, port in self._places(number):
+            self._wires.unlisten(address, port, number)
 
-    async def _live(self, ports: Sequence[int], kept: AllMachines, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    def _places(self, number: int) -> list[tuple[str, int]]:
+        shard = self._shard(number)
+        public = [(self.address, port) for port in (_GATE_PORT + number, *self._ports)]
+        return public if shard.socket is None else [*public, (str(shard.socket), 0)]
+
+    def _shard(self, number: int) -> EdgeShard:
+        folder = Path("/hosts", self.id)
+        return replace(self._parts.shard, number=number, processes=self.processes, folder=folder)
+
+    async def _live(self, number: int, kept: AllMachines, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         HERE.set(self.id)
+        PROCESS.set(number)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         theirs.setblocking(False)
-        with ours, theirs, anyio.CancelScope() as self._scope:
+        link, shard = PlayedLink(self._clock, self, number), self._shard(number)
+        parts = replace(self._parts, link=lambda folder, clock: link, shard=shard)
+        if not number:
+            self._kept = link
+        with ours, theirs, anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
-                edge = Edge(_NOWHERE, theirs, self._clock, tasks, self._parts)
-                self.edge, self.begun_at = edge, self._clock.monotonic()
-                self._link.tell(kept, edge)
+                edge = Edge(_NOWHERE, theirs, self._clock, tasks, parts)
+                self._there[number] = _EdgeProcess(edge, link, self._clock.monotonic(), scope)
+                link.tell(kept, edge)
                 edge.watch()
-                self._wires.listen(self.id, self.address, _GATE_PORT, edge.hops.accept)
-                for port in ports:
-                    self._wires.listen(self.id, self.address, port, partial(edge.accept, Door(self.address, port)))
+                self._wires.listen(self.id, self.address, _GATE_PORT + number, edge.hops.accept, number)
+                for port in self._ports:
+                    accept = partial(edge.accept, Door(self.address, port))
+                    self._wires.listen(self.id, self.address, port, accept, number)
+                if shard.socket is not None:
+                    self._wires.listen(self.id, str(shard.socket), 0, edge.hops.accept_neighbor, number)
                 task_status.started()
                 if self.daemon:
-                    self._say(self._whole())
+                    self._say_to(link, self._whole())
                 await anyio.sleep_forever()
 
     # The daemon, as its edge hears it.
@@ -188,27 +228,32 @@ class PlayedHost:
 
     def away(self) -> None:
         """The daemon is killed."""
-        self._waking.clear()
         self.daemon = False
-        self._link.lose()
-        for event in self._closing.values():
-            event.set()
+        self._lose_links()
+        for events in self._closing.values():
+            for event in events.values():
+                event.set()
 
     def back(self) -> None:
         self.daemon = True
         self._say(self._whole())
 
-    def take(self, message: ToWorker) -> bool:
-        """What the edge says; whether the daemon is there to hear it."""
+    def _lose_links(self) -> None:
+        for process in self._there.values():
+            process.link.waking.clear()
+            process.link.lose()
+
+    def take(self, message: ToWorker, link: PlayedLink) -> bool:
+        """What an edge process says; whether the daemon is there to hear it."""
         if not (self.daemon and self.powered):
             return False
         match message:
             case WakeMachine():
-                self._tasks.start_soon(self._wake, message)
+                self._tasks.start_soon(self._wake, message, link)
             case RestMachine():
-                self._tasks.start_soon(self._rest, message)
+                self._tasks.start_soon(self._rest, message, link)
             case MachineClosed():
-                self._closing.get(message.call, anyio.Event()).set()
+                self._closing.get(message.call, {}).get(link, anyio.Event()).set()
             case EdgeLogLine() | _:
                 pass
         return True
@@ -220,49 +265,56 @@ class PlayedHost:
             addresses=(self.address,),
             app_addresses=(AppAddress(app=AppName("named"), ip=_SHARED, shared=True),),
             region="mad",
-            gate=self.gate,
+            gate=self._gate(0),
         )
 
     def _say(self, message: ToEdge) -> None:
+        """To all of its processes."""
+        for process in self._there.values():
+            self._say_to(process.link, message)
+
+    def _say_to(self, link: PlayedLink, message: ToEdge) -> None:
         """It takes a moment, and order is kept."""
         if self.daemon and self.powered:
-            self._tasks.start_soon(self._deliver, message, self._link)
+            self._tasks.start_soon(self._deliver, message, link)
 
     async def _deliver(self, message: ToEdge, link: PlayedLink) -> None:
         await self._clock.sleep(_SOON_S)
-        if self.edge is not None and link is self._link and self.powered:
+        process = self._there.get(link.number)
+        if process is not None and link is process.link and self.powered:
             HERE.set(self.id)
-            link.tell(message, self.edge)
+            PROCESS.set(link.number)
+            link.tell(message, process.edge)
 
     # What its worker does with machines.
 
-    async def _wake(self, message: WakeMachine) -> None:
+    async def _wake(self, message: WakeMachine, link: PlayedLink) -> None:
         machine = self.machines[message.id]
         why = "no room" if self.refuses else ""
         if not why and machine.state not in (State.STOPPED, State.SUSPENDED, State.STARTED, State.STARTING):
             why = f"it is {machine.state}"
-        self._say(EdgeAnswer(call=message.call, refused=why))
+        self._say_to(link, EdgeAnswer(call=message.call, refused=why))
         if not why:
-            self._count_wake(machine)
+            self._count_wake(machine, link)
             await self.start(machine)
 
-    def _count_wake(self, machine: PlayedMachine) -> None:
-        self._waking = {each for each in self._waking if self.machines[each].state is State.STARTING}
+    def _count_wake(self, machine: PlayedMachine, link: PlayedLink) -> None:
+        link.waking = {each for each in link.waking if self.machines[each].state is State.STARTING}
         if machine.state in (State.STOPPED, State.SUSPENDED):
-            self._waking.add(machine.id)
-        self._ledger.wakes(self.id, len(self._waking), _WAKES.total)
+            link.waking.add(machine.id)
+        self._ledger.wakes(self.id, len(link.waking), _WAKES.total)
 
-    async def _rest(self, message: RestMachine) -> None:
+    async def _rest(self, message: RestMachine, link: PlayedLink) -> None:
         machine = self.machines[message.id]
         await self._clock.sleep(_COMMIT_S * self._clock.random())
         if not machine.up or machine.route().instance != message.instance or self.leased:
             why = "somebody has a lease" if self.leased else f"it is {machine.state}, or another instance"
-            self._say(EdgeAnswer(call=message.call, refused=why))
+            self._say_to(link, EdgeAnswer(call=message.call, refused=why))
             return
         self._ledger.rests(machine.id)
         machine.closed = machine.rested = True
         machine.state = State.SUSPENDING if message.suspend else State.STOPPING
-        self._say(EdgeAnswer(call=message.call))
+        self._say_to(link, EdgeAnswer(call=message.call))
         self.tell(machine)
         await self._end_in(machine, 0.05, State.SUSPENDED if message.suspend else State.STOPPED)
 
@@ -316,8 +368,9 @@ class PlayedHost:
     def power_off(self) -> None:
         self.powered = self.daemon = False
         self._wires.power_off(self.id)
-        self._link.lose()
-        self._end_edge()
+        self._lose_links()
+        for number in list(self._there):
+            self._end_edge(number)
         for machine in self.machines.values():
             machine.connections.clear()
             machine.end(self._wires, self._ledger)
@@ -334,14 +387,15 @@ class PlayedHost:
             self.tell(machine)
 
     async def _close(self, machine_id: MachineId, instance: InstanceId) -> None:
-        if self.edge is None or not self.daemon:
+        if not (self._there and self.daemon):
             return
         self._calls += 1
-        call, event = self._calls, anyio.Event()
-        self._closing[call] = event
+        call = self._calls
+        events = self._closing[call] = {process.link: anyio.Event() for process in self._there.values()}
         self._say(CloseMachine(call=call, id=machine_id, instance=instance, wait_s=_CLOSES_S))
         with anyio.move_on_after(_CLOSES_S + 1):
-            await event.wait()
-            if self.daemon and self.edge is not None:
+            for event in events.values():
+                await event.wait()
+            if self.daemon and self._there:
                 self.machines[machine_id].closed = True
         del self._closing[call]

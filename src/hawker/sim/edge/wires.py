@@ -22,6 +22,9 @@ OUTSIDE = NodeId("outside")
 CLIENT = "192.0.2.7"
 HERE: ContextVar[NodeId] = ContextVar("HERE", default=OUTSIDE)
 """The host whose code runs."""
+NO_EDGE = -1
+PROCESS: ContextVar[int] = ContextVar("PROCESS", default=NO_EDGE)
+"""Which edge process of the host, from 0 on; `NO_EDGE` is anything else there: it dials nobody."""
 _NEAR_S, _FAR_S = 0.0002, 0.002
 _AGAIN_S, _GIVEN_UP_S = 0.2, 11.0  # TCP sends again; its probes end what another host does not answer
 _ORDER_S = 1e-9
@@ -31,6 +34,7 @@ _DIALLED = 50_000  # the port of who dials
 
 class PlayedListener(ValueObject, frozen=True):
     node: NodeId
+    process: int
     accept: Callable[[], asyncio.BaseProtocol]
 
 
@@ -40,19 +44,31 @@ class Wires:
     def __init__(self) -> None:
         self.nodes: dict[str, NodeId] = {}
         self.addresses: dict[NodeId, str] = {OUTSIDE: CLIENT}
-        self._listeners: dict[tuple[str, int], PlayedListener] = {}
+        self._listeners: dict[tuple[str, int], dict[int, PlayedListener]] = {}  # by process
+        self._turns = count()
         self._clock = LoopClock()
         self._dark: dict[NodeId, float] = {}  # since when
         self._cuts: dict[frozenset[NodeId], float] = {}
         self._open: dict[PlayedTransport, None] = {}
 
-    def listen(self, node: NodeId, address: str, port: int, accept: Callable[[], asyncio.BaseProtocol]) -> None:
+    def listen(
+        self,
+        node: NodeId,
+        address: str,
+        port: int,
+        accept: Callable[[], asyncio.BaseProtocol],
+        process: int = NO_EDGE,
+    ) -> None:
+        """Processes that listen at one place take turns."""
         self.nodes[address] = node
-        self._listeners[address, port] = PlayedListener(node, accept)
+        self._listeners.setdefault((address, port), {})[process] = PlayedListener(node, process, accept)
 
-    def unlisten(self, address: str, port: int) -> None:
+    def unlisten(self, address: str, port: int, process: int = NO_EDGE) -> None:
         """Connections that are there stay."""
-        self._listeners.pop((address, port), None)
+        listeners = self._listeners.get((address, port), {})
+        listeners.pop(process, None)
+        if not listeners:
+            self._listeners.pop((address, port), None)
 
     def listens(self, address: str, port: int) -> bool:
         return (address, port) in self._listeners
@@ -93,11 +109,10 @@ class Wires:
             if transport.peer is not None and transport.peer.node == node:
                 transport.reset_soon()
 
-    def end_process(self, node: NodeId, address: str) -> None:
-        """The kernel of a host that lives resets the connections of a process that died there: those that came to this
-        address, and those that it began. Nobody else there begins any."""
+    def end_process(self, node: NodeId, process: int) -> None:
+        """The kernel of a host that lives resets the connections of an edge process that died there."""
         for transport in self._of(node):
-            if transport.dialled or transport.own[0] == address:
+            if transport.process == process:
                 transport.abort()
 
     async def connect(self, make: Callable[[], P], address: str, port: int) -> "tuple[PlayedTransport, P]":
@@ -109,13 +124,14 @@ class Wires:
         for _ in takewhile(lambda again: not self.reach(here, there), count()):
             await self._clock.sleep(_AGAIN_S)  # a SYN is sent again and again
         await self._clock.sleep(2 * latency(here, there))
-        listener = self._listeners.get((address, port))
+        listener = self._next_of(address, port)
         if listener is None or not self.reach(here, there):
             raise ConnectionRefusedError(f"{address}:{port} refuses")
         context = copy_context()
         context.run(HERE.set, listener.node)
-        mine = PlayedTransport(self, here, (self.addresses[here], _DIALLED), copy_context())
-        theirs = PlayedTransport(self, listener.node, (address, port), context)
+        context.run(PROCESS.set, listener.process)
+        mine = PlayedTransport(self, here, PROCESS.get(), (self.addresses[here], _DIALLED), copy_context())
+        theirs = PlayedTransport(self, listener.node, listener.process, (address, port), context)
         mine.peer, theirs.peer = theirs, mine
         protocol = make()
         theirs.begin(listener.accept)
@@ -127,6 +143,10 @@ class Wires:
 
     def closed(self, transport: "PlayedTransport") -> None:
         self._open.pop(transport, None)
+
+    def _next_of(self, address: str, port: int) -> PlayedListener | None:
+        listeners = list(self._listeners.get((address, port), {}).values())
+        return listeners[next(self._turns) % len(listeners)] if listeners else None
 
     def _of(self, node: NodeId) -> list["PlayedTransport"]:
         return [each for each in self._open if each.node == node]
@@ -148,13 +168,19 @@ class EdgeLoop(VirtualTimeLoop):
     ) -> "tuple[PlayedTransport, P]":
         return await self.wires.connect(make, host, port)
 
+    async def create_unix_connection(  # type: ignore[override]  # of the same host, by path, and no other way
+        self, make: Callable[[], P], path: str
+    ) -> "tuple[PlayedTransport, P]":
+        return await self.wires.connect(make, path, 0)
+
 
 class PlayedTransport(asyncio.Transport):
     """One end of a connection. What was written is in order, and on its way until the other end's reader took it."""
 
-    def __init__(self, wires: Wires, node: NodeId, own: tuple[str, int], context: Context) -> None:
+    def __init__(self, wires: Wires, node: NodeId, process: int, own: tuple[str, int], context: Context) -> None:
         super().__init__()
         self.node = node
+        self.process = process
         self.own = own
         self.peer: PlayedTransport | None = None
         self.vanished = False
@@ -170,10 +196,6 @@ class PlayedTransport(asyncio.Transport):
         self._paused = False
         self._said_last = False
         self._closed = False
-
-    @property
-    def dialled(self) -> bool:
-        return self.own[1] == _DIALLED
 
     def begin(self, make: Callable[[], asyncio.BaseProtocol]) -> None:
         self._wires.opened(self)
