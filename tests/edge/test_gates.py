@@ -158,6 +158,19 @@ def test_a_held_request_prefers_a_host_that_nobody_has_just_lost() -> None:
     assert gates.to_hold(targets, 1.0) is targets[1], "one tries the lost host"
 
 
+def test_a_held_request_waits_for_the_machine_that_another_process_of_the_host_starts_first() -> None:
+    """A burst that two processes took woke two machines where one was enough."""
+    beside, away = (GatePlace(node=NodeId("b" * 8), host="127.0.0.1", port=port) for port in (0, 1))
+    stopped, suspended, elsewhere = (
+        route(80, 1, state=state, machine_id=name)
+        for name, state in (("2", State.STOPPED), ("3", State.SUSPENDED), ("1", State.SUSPENDED))
+    )
+    (first,) = gates_of(stopped, suspended).to_wake([target_of(stopped), target_of(suspended)], 1, 0.0)
+    asleep = [seen_from_afar(stopped, beside), seen_from_afar(suspended, beside), seen_from_afar(elsewhere, away)]
+    held = gates_of(*asleep).to_hold([target_of(each) for each in asleep], 0.0)
+    assert held is not None and held.machine.id == first.route.id == suspended.id
+
+
 def test_a_machine_that_begins_to_listen_late_counts_as_room_to_come() -> None:
     busy, begins, asleep = route(80, 1, soft=1), route(80, 1, soft=1), route(80, 1, soft=1, state=State.STOPPED)
     gates, targets = gates_of(busy, begins, asleep), list(map(target_of, (busy, begins, asleep)))

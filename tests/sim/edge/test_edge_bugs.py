@@ -21,6 +21,7 @@ FOUND_AT = {
     "never-returns": 2,
     "least-ignored": 5,
     "repeats-all": 3,
+    "two-gates": 2,
 }
 """The seed that finds a bug, where it is not the first one."""
 

@@ -7,7 +7,7 @@ from hawker.ids import AppName, MachineId
 from hawker.machine import State
 from hawker.proof.edge_checks import EdgeLedger, SentRequest
 from hawker.sim.edge.edge_run import PlayedClient
-from hawker.sim.edge.played_host import PlayedHost
+from hawker.sim.edge.played_host import GATE_PORT, PlayedHost
 from hawker.sim.edge.played_machine import PlayedMachine
 from hawker.sim.edge.wires import Wires
 from hawker.sim.harness.loop import LoopClock
@@ -50,6 +50,41 @@ def test_a_request_wakes_a_machine_also_by_an_edge_that_was_replaced_and_not_wit
             await clock.sleep(1)
             host.away()
             assert await status(wires, ledger, 4) == 503, "nobody wakes it"
+            host.end()
+            tasks.cancel_scope.cancel()
+
+    in_virtual_time(play)
+
+
+def test_requests_reach_the_gate_by_either_of_two_edge_processes_also_after_one_or_their_number_was_replaced() -> None:
+    async def play(wires: Wires) -> None:
+        clock = LoopClock(1)
+        ledger = EdgeLedger(clock.monotonic, lambda found: None)
+        async with anyio.create_task_group() as tasks:
+            host = PlayedHost(1, wires, ledger, clock, tasks, EdgeParts(), lambda machine: None)
+            host.processes = 2
+            machine = PlayedMachine(
+                id=MachineId("m1"), app=AppName("shop"), node=host.id, address="10.1.0.1", public_port=DOOR, network=7
+            )
+            host.machines[machine.id] = machine
+            machine.listen(wires, ledger)
+            await host.begin([DOOR])
+            await clock.sleep(1)
+            assert [await status(wires, ledger, number) for number in (1, 2)] == [200, 200]
+            assert [edge.counters.values.get("hops", 0) for edge in host.edges].count(1) == 1, "one came by a hop"
+            gated = host.gate_of(machine.app).port - GATE_PORT
+            host.end(gated)
+            assert len(host.edges) == 1
+            assert [await status(wires, ledger, number) for number in (3, 4)] == [503, 503], "its gate is gone"
+            await host.begin([DOOR])
+            await clock.sleep(3)
+            assert [await status(wires, ledger, number) for number in (5, 6)] == [200, 200]
+            host.end()
+            host.processes = 1
+            await host.begin([DOOR])
+            await clock.sleep(1)
+            assert len(host.edges) == 1 and host.gate_of(machine.app).port == GATE_PORT
+            assert await status(wires, ledger, 7) == 200
             host.end()
             tasks.cancel_scope.cancel()
 

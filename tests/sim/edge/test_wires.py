@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 import pytest
@@ -132,6 +133,28 @@ def test_a_cut_link_delays_and_loses_nothing() -> None:
         assert server.data == b"onetwo"
 
     in_virtual_time(play)
+
+
+def test_processes_of_one_place_take_turns_and_each_ends_alone() -> None:
+    async def play(wires: Wires) -> None:
+        servers = [Heard(), Heard()]
+        for number, server in enumerate(servers):
+            wires.listen(HOST, ADDRESS, PORT, partial(_itself, server), number)
+        clients = [(await wires.connect(Heard, ADDRESS, PORT))[1] for _ in servers]
+        assert all(server.transport is not None for server in servers)
+        wires.end_process(HOST, 0)
+        wires.unlisten(ADDRESS, PORT, 0)
+        await LoopClock().sleep(1)
+        assert sorted(client.lost for client in clients) == [False, True] and not servers[1].lost
+        assert wires.listens(ADDRESS, PORT)
+        wires.unlisten(ADDRESS, PORT, 1)
+        assert not wires.listens(ADDRESS, PORT)
+
+    in_virtual_time(play)
+
+
+def _itself(protocol: Heard) -> Heard:
+    return protocol
 
 
 def test_a_process_that_ends_has_its_connections_reset() -> None:

@@ -132,9 +132,7 @@ def draw(seed: int) -> EdgePlan:
     )
 
 
-def _drawn_at(
-    replaced: Sequence[str], chance: Chance, verb: EdgeVerb, at: float
-) -> tuple[list[EdgeOperation], float]:
+def _drawn_at(replaced: Sequence[str], chance: Chance, verb: EdgeVerb, at: float) -> tuple[list[EdgeOperation], float]:
     if verb is EdgeVerb.BURST and chance.happens(0.5):
         at += IDLE_S + 5.0  # who can rest, rests
     host, word, amount = str(chance.between(1, HOSTS)), "", float(chance.between(1, 15))

@@ -41,10 +41,11 @@ from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.proof.edge_checks import EdgeLedger
 from hawker.sim.edge.played_machine import PlayedMachine
-from hawker.sim.edge.wires import HERE, NO_EDGE, PROCESS, Wires
+from hawker.sim.edge.wires import HERE, PROCESS, Wires
 from hawker.sim.harness.plan import Chance
 
-_GATE_PORT = 4291
+GATE_PORT = 4291
+"""Of the first edge process of a host; of another one its number later."""
 _SOON_S, _COMMIT_S = 0.002, 0.05
 _CLOSES_S = 5.0
 """How long a stop waits for those who are in there."""
@@ -150,7 +151,7 @@ class PlayedHost:
         return self._gate(process_of(app, self.processes))
 
     def _gate(self, process: int) -> GatePlace:
-        return GatePlace(node=self.id, host=self.address, port=_GATE_PORT + process)
+        return GatePlace(node=self.id, host=self.address, port=GATE_PORT + process)
 
     # The edge.
 
@@ -177,7 +178,7 @@ class PlayedHost:
 
     def _places(self, number: int) -> list[tuple[str, int]]:
         shard = self._shard(number)
-        public = [(self.address, port) for port in (_GATE_PORT + number, *self._ports)]
+        public = [(self.address, port) for port in (GATE_PORT + number, *self._ports)]
         return public if shard.socket is None else [*public, (str(shard.socket), 0)]
 
     def _shard(self, number: int) -> EdgeShard:
@@ -199,7 +200,7 @@ class PlayedHost:
                 self._there[number] = _EdgeProcess(edge, link, self._clock.monotonic(), scope)
                 link.tell(kept, edge)
                 edge.watch()
-                self._wires.listen(self.id, self.address, _GATE_PORT + number, edge.hops.accept, number)
+                self._wires.listen(self.id, self.address, GATE_PORT + number, edge.hops.accept, number)
                 for port in self._ports:
                     accept = partial(edge.accept, Door(self.address, port))
                     self._wires.listen(self.id, self.address, port, accept, number)

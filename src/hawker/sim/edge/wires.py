@@ -44,8 +44,7 @@ class Wires:
     def __init__(self) -> None:
         self.nodes: dict[str, NodeId] = {}
         self.addresses: dict[NodeId, str] = {OUTSIDE: CLIENT}
-        self._listeners: dict[tuple[str, int], dict[int, PlayedListener]] = {}  # by process
-        self._turns = count()
+        self._listeners: dict[tuple[str, int], dict[int, PlayedListener]] = {}  # by process, the next one first
         self._clock = LoopClock()
         self._dark: dict[NodeId, float] = {}  # since when
         self._cuts: dict[frozenset[NodeId], float] = {}
@@ -145,8 +144,12 @@ class Wires:
         self._open.pop(transport, None)
 
     def _next_of(self, address: str, port: int) -> PlayedListener | None:
-        listeners = list(self._listeners.get((address, port), {}).values())
-        return listeners[next(self._turns) % len(listeners)] if listeners else None
+        listeners = self._listeners.get((address, port))
+        if listeners is None:
+            return None
+        process = next(iter(listeners))
+        listener = listeners[process] = listeners.pop(process)  # it is the last one now
+        return listener
 
     def _of(self, node: NodeId) -> list["PlayedTransport"]:
         return [each for each in self._open if each.node == node]
