@@ -363,8 +363,9 @@ class Gates:
 
     def to_hold(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:
         """A machine of another host that is not up and can be asked for all the same: its gate holds who asks, and
-        starts it. One that is asked for already, until its soft limit; so not all are started at once. Else the one that
-        its process would start first, of this host if there is one: who waits there waits for the same one."""
+        starts it. One that is asked for already, until its soft limit; so not all are started at once. Else one of this
+        host's other processes, if there is one, and whom its gate's process starts first: who waits there waits for
+        the same one."""
         found = []
         for target in () if self._shut else targets:
             gate = self.of.get(target.machine.id)

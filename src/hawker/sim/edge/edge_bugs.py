@@ -261,6 +261,15 @@ class _Keeping(HttpConnections):
     connection = _KeepsSources
 
 
+class _HoldsByOwnChoice(Gates):
+    """Who waits for a machine whose gate is elsewhere asks for any that sleeps, not for whom its process would start."""
+
+    def to_hold(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:
+        there = list(targets)
+        asleep = [each for each in there if not each.is_near and self.of[each.machine.id].may_wake]
+        return min(asleep, key=lambda each: each.machine.id, default=None) or super().to_hold(there, now)
+
+
 class _HasAll(EdgeShard, frozen=True):
     """Each process of a host has a gate for every machine there."""
 
@@ -362,6 +371,12 @@ PLANTS: tuple[PlantedBug[EdgeParts], ...] = (
         EdgeParts(shard=_HasAll()),
         I.HARD_LIMIT,
         I.UNCUT,
+    ),
+    _plant(
+        "own-choice",
+        "each of a host's two edge processes has another machine started for one burst",
+        EdgeParts(gates=_HoldsByOwnChoice),
+        I.WOKEN,
     ),
     _plant("client-believed", "a client says what its address is", EdgeParts(http=_Believing), I.UNFORGED),
 )
