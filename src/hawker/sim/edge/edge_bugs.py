@@ -262,7 +262,7 @@ class _Keeping(HttpConnections):
 
 
 class _HoldsByOwnChoice(Gates):
-    """Who waits for a machine whose gate is elsewhere asks for any that sleeps, not for whom its process would start."""
+    """Who waits for a machine whose gate is elsewhere asks for any that sleeps, not for whom its process starts."""
 
     def to_hold(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:
         there = list(targets)
