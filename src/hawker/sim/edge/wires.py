@@ -33,6 +33,8 @@ _DIALLED = 50_000  # the port of who dials
 
 
 class PlayedListener(ValueObject, frozen=True):
+    """`process` is a number from 0 on, or `NO_EDGE`."""
+
     node: NodeId
     process: int
     accept: Callable[[], asyncio.BaseProtocol]
