@@ -11,14 +11,16 @@ from hawker.api.contract.move import (
     LimitMoveRequest,
     MoveParams,
 )
+from hawker.api.contract.move_peer import OFFER_MOVE
 from hawker.errors import Damaged, Moved, MoveUnderWay, WrongState
 from hawker.host.changed_blocks import BLOCK_BYTES
-from hawker.ids import MachineId, RunId, VolumeId
+from hawker.ids import MachineId, NodeId, RunId, VolumeId
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.machine import EVENTS
 from hawker.record.move import GRANTS, MOVES, PAUSED_AT_MOST_S, MoveMode, MoveRecord, MoveState
 from hawker.record.node import used
+from hawker.sim.fleet.network import PassingCall
 from hawker.sim.harness.loop import eventually
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time
@@ -60,6 +62,27 @@ async def test_a_node_that_is_away_is_no_destination_and_the_machine_never_stopp
         move = await aborted(fleet, (await fleet.move(0, 1)).id)
         assert "no node can take it" in move.reason
         assert fleet.worker(0).record(fleet.machine).running == launched
+
+
+async def test_a_destination_that_dies_of_the_offer_is_passed_over_for_the_next_node() -> None:
+    async with played_fleet() as fleet:
+        lost: list[NodeId] = []
+
+        def hear(passing: PassingCall) -> None:
+            if passing.route == OFFER_MOVE.name and passing.before and not lost:
+                lost.append(passing.receiver)
+                host = next(each for each in fleet.hosts if each.id == passing.receiver)
+                host.fall(kept=0.0)
+
+        fleet._fleet.call_network.hears = hear
+        found = await fleet.ended(0, (await fleet.move(0, None)).id)
+        fleet._fleet.call_network.hears = lambda passing: None
+        [first] = lost
+        dead = next(number for number, each in enumerate(fleet.hosts) if each.id == first)
+        assert found.state is MoveState.DONE, found.reason
+        assert found.to not in (None, first, fleet.id(0))
+        await fleet.again(dead)
+        assert await fleet.settled() == []
 
 
 @pytest.mark.parametrize("place", ["receive.image before", "receive.image after"])
