@@ -87,6 +87,9 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `gate` is null for a machine of this host. Else it is of another one, whose edge alone lets anybody in: what is said
     here of its state is a hint.
 
+    With a `region` it is no machine: it stands for all that the app has in that other region, and `gate` is that of a
+    host there which has some, and chooses.
+
     Of 100,000 of them the collector would make pauses; none is in a circle."""
 
     id: MachineId
@@ -112,6 +115,9 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     network: int = 0
     org: str = ""
     rested: bool = False
+    region: str = ""
+    away_ms: int = 0
+    """How far that region is: a round trip, in steps that double; 0 where it was not measured."""
 
 
 class SealedCertificate(msgspec.Struct, frozen=True, kw_only=True):

@@ -232,6 +232,12 @@ class PlayedHost:
         await eventually(partial(_listens_at, gate.port))
         return gate
 
+    @property
+    def gate_place(self) -> GatePlace:
+        """Of a node of a cluster."""
+        assert self.worker.gate is not None, "it has joined"
+        return self.worker.gate
+
     def counted(self, name: str) -> int:
         return self.edge.counters.values.get(name, 0)
 
@@ -330,6 +336,34 @@ async def publish_far(host: PlayedHost, far: PlayedHost, gate: GatePlace, *machi
         far.worker.put(msgspec.structs.replace(machine, publish=""))
         await eventually(lambda: machine.id in far.edge.gates.of)  # noqa: B023
     await host.publish(*(seen_from_afar(machine, gate) for machine in machines))
+
+
+async def publish_abroad(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace, *machines: MachineRoute, region: str = "iad", away_ms: int = 8
+) -> None:
+    """Machines of a host in another region, of which the edge of this one hears that the app has some there. The hosts
+    share their address, so the one that is to be asked listens first."""
+    for machine in machines:
+        await host.publish(seen_from_abroad(machine, gate, region=region, away_ms=away_ms))
+        far.worker.put(machine)
+        await eventually(lambda: machine.id in far.edge.gates.of)  # noqa: B023
+
+
+def seen_from_abroad(machine: MachineRoute, gate: GatePlace, *, region: str = "iad", away_ms: int = 8) -> MachineRoute:
+    services = tuple(msgspec.structs.replace(each, concurrency=None) for each in machine.services)
+    return msgspec.structs.replace(
+        machine,
+        id=MachineId(f"{machine.app}@{gate.node}"),
+        state=State.STARTED,
+        version="",
+        cordoned=False,
+        instance=None,
+        hosts=(),
+        services=services,
+        gate=gate,
+        region=region,
+        away_ms=away_ms,
+    )
 
 
 def seen_from_afar(machine: MachineRoute, gate: GatePlace) -> MachineRoute:

@@ -13,20 +13,24 @@ from hawker.auth.node_certificate import identity_of
 from hawker.clock import SystemClock
 from hawker.edge.hop_door import _Host
 from hawker.feed import NODE_IDENTITY, GatePlace
-from hawker.ids import InstanceId, NodeId
+from hawker.ids import InstanceId, MachineId, NodeId
 from hawker.machine import State
 from tests.edge.edge_kit import (
     HOST,
     KEY,
     OK,
     PlayedHost,
+    Serve,
     app_server,
     ask,
     get,
+    played_host,
+    publish_abroad,
     publish_far,
     read_request,
     route,
     says,
+    seen_from_abroad,
     seen_from_afar,
 )
 from tests.ports import free_port
@@ -267,3 +271,147 @@ async def test_an_answer_that_is_broken_off_is_broken_off_for_the_client(
         with pytest.raises(ConnectionResetError):
             await ask(port, get())
         await eventually(lambda: not far.edge.gates.of or all(not g.total for g in far.edge.gates.of.values()))
+
+
+async def test_a_region_without_machines_of_the_app_has_one_of_another_region_answer(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    seen: list[bytes] = []
+    async with app_server(says(OK, seen)) as inside:
+        port = free_port()
+        machine = route(port, inside, handlers=("http",))
+        await publish_abroad(host, far, gate, machine)
+        assert b"200 OK" in await ask(port, get("/", "Content-Length: 4", method="POST") + b"body")
+        assert seen[0].endswith(b"body") and b"fly-region: ams" in seen[0].lower()
+        await eventually(lambda: far.edge.gates.of[machine.id].total == 0)
+        assert far.counted("hops") == 1 and host.edge.gates.of[MachineId(f"shop@{gate.node}")].total == 0
+        (told,) = (each for each in host.edge.figures.machines() if each.statuses)
+        assert told.machine == machine.id, "who answered is told"
+
+
+async def test_a_region_is_left_when_nobody_in_it_has_room_and_not_at_soft_limits(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    asked, go = list[str](), asyncio.Event()
+
+    def waits(name: str) -> Serve:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_request(reader)
+            asked.append(name)
+            await go.wait()
+            writer.write(OK)
+
+        return serve
+
+    async with app_server(waits("here")) as near, app_server(waits("abroad")) as inside:
+        port = free_port()
+        await host.publish(route(port, near, handlers=("http",), soft=1, hard=3))
+        await publish_abroad(host, far, gate, route(port, inside, handlers=("http",)))
+        requests = []
+        for number in range(5):
+            requests.append(asyncio.create_task(ask(port, get())))
+            await eventually(lambda: len(asked) == number + 1)  # noqa: B023
+        assert asked == ["here"] * 3 + ["abroad"] * 2
+        go.set()
+        assert all(b"200 OK" in answer for answer in await asyncio.gather(*requests))
+
+
+async def test_a_region_whose_machines_may_be_started_is_not_left(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    async with app_server(says(OK)) as near, app_server(says(OK)) as inside:
+        port = free_port()
+        asleep = route(port, near, handlers=("http",), state=State.STOPPED)
+        host.worker.on_wake = lambda found: replace(found, state=State.STARTED, instance=InstanceId("new"))
+        await host.publish(asleep)
+        await publish_abroad(host, far, gate, route(port, inside, handlers=("http",)))
+        assert b"200 OK" in await ask(port, get())
+        assert host.worker.wakes == [asleep.id] and far.counted("hops") == 0
+
+
+async def test_a_region_whose_machine_could_not_be_started_is_left(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        await host.publish(route(port, 1, handlers=("http",), state=State.STOPPED))
+        await publish_abroad(host, far, gate, route(port, inside, handlers=("http",)))
+        assert b"200 OK" in await ask(port, get())
+        assert len(host.worker.wakes) == 1 and far.counted("hops") == 1
+
+
+async def test_a_region_starts_its_machine_for_a_request_of_another(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        machine = route(port, inside, handlers=("http",), state=State.SUSPENDED)
+        far.worker.on_wake = lambda found: replace(found, state=State.STARTED, instance=InstanceId("new"))
+        await publish_abroad(host, far, gate, machine)
+        answers = await asyncio.gather(*(ask(port, get()) for _ in range(5)))
+        assert all(b"200 OK" in each for each in answers) and far.worker.wakes == [machine.id]
+
+
+async def test_a_region_in_which_nobody_can_answer_is_asked_once_and_the_next_one_then(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    async with app_server(says(OK)) as inside, played_host() as third:
+        port = free_port()
+        cordoned = replace(route(port, inside, handlers=("http",)), cordoned=True)
+        await publish_abroad(host, far, gate, cordoned, region="iad", away_ms=8)
+        answer = await ask(port, get())
+        assert b"503" in answer and b"PR01" in answer and far.counted("hops_refused_PR01") == 1
+        await publish_abroad(host, third, await third.join("c" * 8, KEY), route(port, inside), region="nrt", away_ms=64)
+        assert b"PR01" in await ask(port, get()), "it is spoken to in another way there"
+        await publish_abroad(host, third, third.gate_place, route(port, inside, handlers=("http",)), away_ms=64)
+        assert b"200 OK" in await ask(port, get())
+
+
+async def test_a_region_never_passes_a_request_on_to_another_one(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    port, back = free_port(), host.gate_place
+    machine = route(port, 1, handlers=("http",))
+    await host.publish(seen_from_abroad(machine, gate))
+    far.worker.put(seen_from_abroad(machine, back, region="ams"))
+    await eventually(lambda: far.edge.gates.of)
+    assert b"PR01" in await ask(port, get())
+    assert far.counted("hops_refused_PR01") == 1 and host.counted("hops_refused_PR01") == 0
+
+
+async def test_a_region_is_forced_or_preferred_by_the_client(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    near, abroad = (OK.replace(b"ok", name) for name in (b"h1", b"f1"))
+    async with app_server(says(near)) as here, app_server(says(abroad)) as inside:
+        port = free_port()
+        machine = route(port, inside, handlers=("http",))
+        await host.publish(route(port, here, handlers=("http",)))
+        await publish_abroad(host, far, gate, machine)
+        for field, answer in (
+            ("x-none: 1", b"h1"),
+            ("fly-force-region: iad", b"f1"),
+            ("fly-force-region: ams,iad", b"h1"),
+            ("fly-force-region: nrt", b"PR02"),
+            ("fly-prefer-region: nrt,iad", b"f1"),
+            ("fly-prefer-region: nrt", b"h1"),
+            (f"fly-force-instance-id: {machine.id}", b"f1"),
+            ("fly-force-instance-id: nobody", b"PR02"),
+            (f"fly-force-instance-id: shop@{gate.node}", b"PR02"),
+            (f"fly-prefer-instance-id: shop@{gate.node}", b"h1"),
+        ):
+            assert answer in await ask(port, get("/", field)), field
+
+
+async def test_a_region_is_where_a_machine_has_its_request_replayed(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    seen: list[bytes] = []
+    order = b"HTTP/1.1 200 OK\r\nfly-replay: region=iad\r\nContent-Length: 0\r\n\r\n"
+    async with app_server(says(order)) as here, app_server(says(OK, seen)) as inside:
+        port = free_port()
+        origin = route(port, here, handlers=("http",))
+        await host.publish(origin)
+        await publish_abroad(host, far, gate, route(port, inside, handlers=("http",)))
+        assert b"200 OK" in await ask(port, get("/", "Content-Length: 4", method="POST") + b"body")
+        assert seen[0].endswith(b"body") and f"instance={origin.id};region=ams".encode() in seen[0]

@@ -33,7 +33,9 @@ def routes(rows: Rows, tell: Sequence[object] = (), *, outside: bool = True) -> 
         assert app == "shop", "whose gates are in one process of its host"
         return GATE if node == NEAR else None
 
-    return FarRoutes(ME, rows, gate_of, lambda: bool(outside), lambda: [MINE], take, SystemClock())
+    far_s = {NEAR: 0.033}
+    where, wanted = (ME, "mad"), lambda: bool(outside)
+    return FarRoutes(*where, rows, gate_of, wanted, lambda: [MINE], take, SystemClock(), far_s.__getitem__)
 
 
 def put(rows: Rows, node: NodeId, number: int, *services: str, metadata: str = PUBLISHED, **more: str | float) -> str:

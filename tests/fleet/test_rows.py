@@ -32,6 +32,7 @@ from hawker.fleet.rows import (
     removal,
     revoked_row,
     row_of,
+    served_rows,
     service_rows,
     takeover_row,
     upsert,
@@ -62,12 +63,17 @@ LOGIN = LoginRecord(org="me", registry="reg.example", username="ada", sealed=b"s
 
 
 def every_row() -> Iterator[Row]:
-    record = machine(config=config_of(services=[{"protocol": "tcp", "internal_port": 80}], metadata={"a": "b"}))
+    record = machine(
+        config=config_of(
+            services=[{"protocol": "tcp", "internal_port": 80, "ports": [{"port": 80}]}], metadata={"a": "b"}
+        )
+    )
     yield node_row(NodeRecord(id=NODE, region="mad", created_at=1.0, cordoned=True), SAID)
     yield app_row(NODE, APP)
     yield machine_row(NODE, record)
     yield from service_rows(NODE, record)
     yield from address_rows(NODE, record)
+    yield from served_rows(NODE, record)
     yield mesh_row(NODE, "key", "10.0.0.1:4283")
     yield from health_rows(NODE, record, [CheckResult("web", "passing", "200", 7.5)])
     yield volume_row(NODE, volume())

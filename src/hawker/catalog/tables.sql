@@ -149,6 +149,17 @@ CREATE TABLE addresses (
 ) WITHOUT ROWID;
 CREATE INDEX addresses_by_network ON addresses (network, machine);
 
+-- Which services the machines of a host have, started or not: how edges of other regions, which know nothing else of
+-- them, listen for their apps, and which hosts they ask.
+CREATE TABLE served_machines (
+    node TEXT NOT NULL,
+    machine TEXT NOT NULL,
+    app TEXT NOT NULL DEFAULT '',
+    publish TEXT NOT NULL DEFAULT '',      -- `*`: its ports are published at every edge
+    services TEXT NOT NULL DEFAULT '[]',   -- those of its config that are reached by TCP
+    PRIMARY KEY (node, machine)
+) WITHOUT ROWID;
+
 -- scope: region
 
 -- `generation` tells which of several rows of one machine is the one that counts: the greatest.

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from hawker.clock import Clock
 from hawker.edge.app_figures import AppFigures
 from hawker.edge.gates import Gate
@@ -75,6 +77,8 @@ class Dialer:
             except ProxyError as error:
                 cause = error
                 self._visits.end(visit)
+                if visit.target.machine.region and error.code in (Code.PR01, Code.PR02):  # nobody there can take it
+                    aim = replace(aim, steering=aim.steering.without(visit.target.machine.id))
             except BaseException:
                 self._visits.end(visit)
                 raise

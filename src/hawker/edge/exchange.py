@@ -214,10 +214,7 @@ class HttpExchange:
             port = self._services.routes.https_port(self._door.address, app)
             self._say(redirect_to_https(head, port, self.request_id))
             return
-        steering = steering_of(head.fields)
-        if not steering.allows_region(self._services.region()):
-            raise ProxyError(Code.PR02)
-        await self._follow(_Leg(aim=Aim(self._door, app, steering), head=head), rules_of(target))
+        await self._follow(_Leg(aim=Aim(self._door, app, steering_of(head.fields)), head=head), rules_of(target))
 
     def _challenge(self, head: RequestHead) -> str | None:
         """Before any redirect, in plain HTTP, whatever app's door it is; other tokens are the machine's matter."""
@@ -277,7 +274,7 @@ class HttpExchange:
 
     def _next(self, leg: _Leg, order: Replay, source: ServiceTarget, status: bytes) -> _Leg:
         """Where a machine sends its request. Raises `ProxyError` where it may not."""
-        app, region = order.app or source.machine.app, self._services.region()
+        app, region = order.app or source.machine.app, source.machine.region or self._services.region()
         if self._kept.pieces is None:
             raise ProxyError(Code.PA01, known=f"more than {KEPT_BYTES >> 10} KiB of its body have come")
         if app != source.machine.app and not self._may_reach(source, app):
@@ -310,7 +307,7 @@ class HttpExchange:
             self._goes_on = partial(self._elsewhere, leg, joined)
             try:
                 order = await self._converse(leg, joined)
-                return None if order is None else (order, joined.visit.target, leg)
+                return None if order is None else (order, joined.visit.reached, leg)
             except ProxyError:
                 again = self._elsewhere(leg, joined)
                 if again is None:
@@ -331,8 +328,8 @@ class HttpExchange:
             return None
         if joined.rested:
             return leg
-        steering = replace(leg.aim.steering, apart=leg.aim.steering.apart | {joined.visit.target.machine.id})
-        aim = replace(leg.aim, steering=steering)
+        visit, steering = joined.visit, leg.aim.steering
+        aim = replace(leg.aim, steering=steering.without(visit.target.machine.id, visit.reached.machine.id))
         others = steering.force is None and self._services.visits.found(aim)
         return replace(leg, aim=aim) if others else None
 
@@ -340,19 +337,16 @@ class HttpExchange:
         """A replay that finds nobody goes back to where it came from, if the app has said so."""
         order, began = leg.order, self._now()
         timeout_s = order.timeout_s if order is not None else None
-        if order is not None and not Steering(regions=frozenset(order.regions)).allows_region(self._services.region()):
-            reason, cause = "no_candidate", ProxyError(Code.PR02)
-        else:
-            try:
-                if timeout_s is None:
-                    return await self._reach(leg.aim, began), leg
-                with anyio.fail_after(timeout_s):
-                    return await self._reach(leg.aim, began), leg
-            except TimeoutError:
-                reason, cause = "timeout", ProxyError(Code.PR04)
-            except ProxyError as error:
-                reason = "no_candidate" if error.code in (Code.PR01, Code.PR02) else "retries_exhausted"
-                cause = error
+        try:
+            if timeout_s is None:
+                return await self._reach(leg.aim, began), leg
+            with anyio.fail_after(timeout_s):
+                return await self._reach(leg.aim, began), leg
+        except TimeoutError:
+            reason, cause = "timeout", ProxyError(Code.PR04)
+        except ProxyError as error:
+            reason = "no_candidate" if error.code in (Code.PR01, Code.PR02) else "retries_exhausted"
+            cause = error
         if order is None or order.fallback is None or leg.source is None or leg.came_from is None:
             raise cause
         self._services.counters.add("replays_failed", app=self._app)
@@ -371,7 +365,7 @@ class HttpExchange:
             self._held, self.deadline = False, inf
 
     async def _converse(self, leg: _Leg, joined: Joined[MachineConnection]) -> Replay | None:
-        machine, target = joined.protocol, joined.visit.target
+        machine, target = joined.protocol, joined.visit.reached
         concurrency = target.service.concurrency
         pooled = target.is_near and concurrency is not None and concurrency.type == "requests"
         options = target.port.http_options or HttpOptions()
@@ -416,7 +410,7 @@ class HttpExchange:
         """The request goes to the machine: with what was kept of its body, and on with what comes."""
         head, machine = leg.head, joined.protocol
         lines, steering = self._lines + leg.lines, leg.aim.steering
-        if steering.prefer not in (None, joined.visit.target.machine.id):
+        if steering.prefer not in (None, joined.visit.reached.machine.id):
             lines += b"%b: %b\r\n" % (UNAVAILABLE, str(steering.prefer).encode("latin-1"))
         self._machine, self._asked_at = machine, self._now()
         written = request_to_machine(head, self._origin, lines, self.request_id, pooled=pooled)
@@ -493,7 +487,8 @@ def rules_of(target: ServiceTarget | None) -> tuple[ReplayCache, ...]:
 
 
 def _steering(order: Replay, apart: frozenset[MachineId]) -> Steering:
-    return Steering(force=order.instance, prefer=order.prefer, apart=apart if order.elsewhere else frozenset())
+    apart = apart if order.elsewhere else frozenset()
+    return Steering(force=order.instance, prefer=order.prefer, regions=order.regions, apart=apart)
 
 
 def _status(status: bytes) -> bytes:

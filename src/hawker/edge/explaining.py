@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from math import isinf
 
 from hawker.edge.certificates import CertificateBook
-from hawker.edge.gates import Gates, hard_limit, soft_limit
+from hawker.edge.gates import Gate, Gates, hard_limit, soft_limit
 from hawker.edge.routes import Door, Routes, ServiceTarget
+from hawker.edge.steering import NOWHERE_SAID, tiers
 from hawker.edge.visits import stands
 from hawker.feed import AskRoute, ExplainedDoor, RouteCandidate
 
@@ -44,7 +45,7 @@ def _explained(
         words = f"PT05: there is no certificate for {asked.host}: import one, or set default_self_signed"
         return ExplainedDoor(address=door.address, port=door.port, speaks=_speaks(target), outcome=words)
     targets = sorted(routes.apps(door)[app].values(), key=lambda each: each.machine.id)
-    outcome, candidates = _chosen(targets, gates, now)
+    outcome, candidates = _chosen(targets, routes.region, gates, now)
     if target.port.force_https and not asked.tls:
         outcome = f"301 to https://{asked.host}:{routes.https_port(door.address, app)}"
     return ExplainedDoor(
@@ -72,12 +73,20 @@ def _certificate(asked: AskRoute, target: ServiceTarget, book: CertificateBook) 
     return SELF_SIGNED if options and options.default_self_signed else ""
 
 
-def _chosen(targets: Sequence[ServiceTarget], gates: Gates, now: float) -> tuple[str, tuple[RouteCandidate, ...]]:
-    chosen = gates.choose(targets, now)
+def _chosen(
+    targets: Sequence[ServiceTarget], here: str, gates: Gates, now: float
+) -> tuple[str, tuple[RouteCandidate, ...]]:
+    chosen, waking = None, list[Gate]()
+    for tier in tiers(targets, here, NOWHERE_SAID):
+        chosen, waking = gates.choose(tier, now), gates.to_wake(tier, 1, now)
+        if chosen is not None or waking or gates.to_hold(tier, now) is not None:
+            break
     candidates = tuple(_candidate(each, gates, now, chosen=each is chosen) for each in targets)
+    if chosen is not None and chosen.machine.gate is not None and chosen.machine.region:
+        place = f"region {chosen.machine.region}, where host {chosen.machine.gate.node} chooses"
+        return f"nobody in region {here} can take it: goes to {place}", candidates
     if chosen is not None:
         return f"goes to machine {chosen.machine.id}", candidates
-    waking = gates.to_wake(targets, 1, now)
     if waking:
         return f"waits until machine {waking[0].route.id} is started for it", candidates
     if gates.may_open(targets):

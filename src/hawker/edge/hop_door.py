@@ -9,17 +9,21 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 import anyio
+from msgspec.structs import replace
 
 from hawker.clock import Clock
 from hawker.edge.datagram_hops import DatagramGate
 from hawker.edge.dialing import Dialer
 from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word
 from hawker.edge.refusal import Code, ProxyError
+from hawker.edge.routes import Door
 from hawker.edge.splice import Side, address_of
-from hawker.edge.visits import WAKE_TIMEOUT_S, Counters, Spawn, Visits
+from hawker.edge.steering import Aim, Steering
+from hawker.edge.visits import WAKE_TIMEOUT_S, Counters, Spawn, Visit, Visits
 from hawker.fair.connections import ConnectionTable, key_of
 from hawker.feed import GatePlace
 from hawker.http.mutual_tls import Handshake, MutualTls
+from hawker.ids import MachineId
 from hawker.log import bind
 from hawker.token_bucket import Allowance, TokenBuckets
 
@@ -35,6 +39,7 @@ it must not keep the others out."""
 _BACKLOG = 4096
 _BIND_AGAIN_S = 5.0
 _WHY_CHARS = 1000
+_TRIES = 3  # machines that are asked for one request of another region
 _log = bind("hawker.edge")
 
 
@@ -73,10 +78,10 @@ class _Host:
         self.line.say(HopFrame.ANSWER, answer)
         self._rest()
 
-    def let_in(self, make: Callable[[Callable[[], None]], P]) -> P:
-        """`make` is told what to call when the conversation is over."""
+    def let_in(self, make: Callable[[Callable[[], None]], P], chosen: MachineId | None = None) -> P:
+        """`make` is told what to call when the conversation is over. The machine that was `chosen` is told."""
         assert self._scope is not None, "it has asked"
-        self.line.say(HopFrame.ANSWER, HopAnswer(let_in=True))
+        self.line.say(HopFrame.ANSWER, HopAnswer(let_in=True, machine=chosen))
         return self.line.open(make(self._scope.cancel))
 
     def _hear(self, kind: HopFrame, data: bytes) -> None:
@@ -270,18 +275,54 @@ class HopDoor:
             await anyio.sleep_forever()
         hold_s = min(question.hold_s, WAKE_TIMEOUT_S) if question.hold_s > 0 else 0.0
         began, over = self._clock.monotonic() - WAKE_TIMEOUT_S + hold_s, asyncio.Event()
-        visit = await self._visits.admit(question.app, question.machine, question.service, began, hold=hold_s > 0)
+        visit, side = await self._enter(question, began, over.set, hold=hold_s > 0)
         try:
-            side = await self._dialer.dial(visit, began, lambda _: Side(over.set))
             if question.lasting:
                 visit.last()
                 host.lasting = True
             self._counters.add("hops")
-            host.let_in(_Guest).join(side)
+            host.let_in(_Guest, visit.target.machine.id if question.port else None).join(side)
             with anyio.CancelScope(shield=True):  # the end of one side is passed on to the other by themselves
                 await over.wait()
         finally:
             self._visits.end(visit)
+
+    async def _enter(
+        self, question: HopQuestion, began: float, over: Callable[[], None], *, hold: bool
+    ) -> tuple[Visit, Side]:
+        """Of an edge of another region, into the machine that this host chooses. It names one in each question of its
+        own, and who is asked so asks nobody else: so no request goes round. Raises `ProxyError`."""
+        aim, tries, cause = _aim_of(question), _TRIES if question.port else 1, None
+        while True:
+            try:
+                if question.port:
+                    visit = await self._visits.admit_from_afar(aim, question.spoken, began)
+                else:
+                    machine, number = question.machine, question.service
+                    visit = await self._visits.admit(question.app, machine, number, began, hold=hold)
+            except ProxyError as error:
+                raise cause or error from error
+            try:
+                lasting = question.lasting and not visit.target.is_near
+                return visit, await self._dialer.dial(visit, began, lambda _: Side(over), lasting=lasting)
+            except ProxyError as error:
+                self._visits.end(visit)
+                cause, tries = error, tries - 1
+                if not tries:
+                    raise
+                aim = replace(aim, steering=aim.steering.without(visit.target.machine.id))
+            except BaseException:
+                self._visits.end(visit)
+                raise
+
+
+def _aim_of(question: HopQuestion) -> Aim:
+    steering = Steering(
+        force=MachineId(question.force) if question.force else None,
+        prefer=MachineId(question.prefer) if question.prefer else None,
+        apart=frozenset(question.apart),
+    )
+    return Aim(Door("", question.port), question.app, steering, inside=question.inside)
 
 
 class _Closed(asyncio.Protocol):

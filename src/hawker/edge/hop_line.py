@@ -50,15 +50,30 @@ class HopQuestion(msgspec.Struct, frozen=True, kw_only=True):
     hold_s: float = 0.0
     lasting: bool = False
     datagrams: bool = False
+    port: int = 0
+    """Not 0: it comes from another region and names no machine. Into one of those of this region that have the app's
+    port, which the asked host chooses: never into another region."""
+    inside: bool = False
+    """With `port`: a replay, which reaches services that nobody outside does."""
+    spoken: str = ""
+    """With `port`: its handlers, as the edge speaks to client and machine."""
+    force: str = ""
+    """With `port`: this machine's id or nobody; empty for any."""
+    prefer: str = ""
+    """With `port`: the id of the machine that is to have it if it can."""
+    apart: tuple[MachineId, ...] = ()
+    """With `port`: none of these."""
 
 
 class HopAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """`code` is of `Code` where it was not let in, and `why` what the app's log may say of it."""
+    """`code` is of `Code` where it was not let in, and `why` what the app's log may say of it. `machine` is the one
+    that was chosen, where the question named none."""
 
     let_in: bool
     """The connection leads into the machine from here on."""
     code: str = ""
     why: str = ""
+    machine: MachineId | None = None
 
 
 def frame(kind: HopFrame, data: bytes = b"") -> bytes:

@@ -21,7 +21,7 @@ from hawker.clock import Clock
 from hawker.edge.gates import Gate
 from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word
 from hawker.edge.refusal import Code, ProxyError
-from hawker.edge.routes import ServiceTarget
+from hawker.edge.routes import ServiceTarget, spoken_of
 from hawker.edge.splice import probe_host
 from hawker.edge.visits import WAKE_TIMEOUT_S, Visit
 from hawker.feed import NODE_IDENTITY, GatePlace
@@ -39,6 +39,7 @@ _STAY_AGAIN_S = 0.1
 FREE_S = 15.0
 """So long is a connection kept that nobody uses."""
 _FREE_OF_GATE = 64
+_ID_CHARS, _MOST_APART = 32, 32
 LOST_S, GONE_S = 1.3, 4.0
 """A host that is silent for so long, the probe that followed one second included, is avoided, and what may be repeated
 goes elsewhere; after the longer one, and three probes more, everything that waits for it ends."""
@@ -168,9 +169,7 @@ class HopDialer:
         gate, target, place = visit.gate, visit.target, visit.target.machine.gate
         assert place is not None, "a machine of this host has its gate here"
         hold_s = hold_s_of(visit, began, self._now())
-        question = HopQuestion(
-            app=target.machine.app, machine=target.machine.id, service=target.number, hold_s=hold_s, lasting=lasting
-        )
+        question = question_of(visit, hold_s, lasting=lasting)
         try:
             caller, answer = await self._ask(place, question)
         except (OSError, ssl.SSLError) as error:  # a timeout, too
@@ -179,6 +178,7 @@ class HopDialer:
             self._keep(place, caller)
             raise refused(gate, answer, self._now())
         gate.answered(target.number)
+        visit.machine = answer.machine
         if lasting:
             caller.probe(lasting=True)
         return caller.line.open(make())
@@ -301,6 +301,29 @@ async def stay_at(place: Path, clock: Clock) -> None:
         await clock.sleep(_STAY_AGAIN_S)
 
 
+def question_of(visit: Visit, hold_s: float, *, lasting: bool) -> HopQuestion:
+    """Of another region no machine is named."""
+    machine, aim = visit.target.machine, visit.aim
+    if not machine.region or aim is None:
+        return HopQuestion(
+            app=machine.app, machine=machine.id, service=visit.target.number, hold_s=hold_s, lasting=lasting
+        )
+    apart = sorted(each for each in aim.steering.apart if len(each) <= _ID_CHARS)
+    return HopQuestion(
+        app=machine.app,
+        machine=MachineId(""),
+        service=0,
+        hold_s=hold_s,
+        lasting=lasting,
+        port=aim.door.port,
+        inside=aim.inside,
+        spoken=spoken_of(visit.target.port),
+        force=aim.steering.force or "",
+        prefer=aim.steering.prefer or "",
+        apart=tuple(apart[:_MOST_APART]),
+    )
+
+
 def hold_s_of(visit: Visit, began: float, now: float) -> float:
     """How long the gate may hold who asks now."""
     return max(0.0, began + WAKE_TIMEOUT_S - now) if visit.held else 0.0
@@ -317,6 +340,8 @@ def unreached(gate: Gate, target: ServiceTarget, place: GatePlace, error: Except
 
 def refused(gate: Gate, answer: HopAnswer, now: float) -> ProxyError:
     full = answer.code == Code.HQ01.name
+    if gate.route.region and answer.code == Code.PR02.name:  # of this request alone
+        return ProxyError(Code.PR02, known=answer.why)
     gate.avoid(now + (_FULL_S if full else _AVOID_S))
     if full and gate.is_beside:
         gate.full_until = now + _FULL_S

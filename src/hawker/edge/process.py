@@ -270,7 +270,8 @@ class Edge:
             self._link.say(line)
 
     def whole(self, message: AllMachines) -> None:
-        self._region, self._drain_s = message.region, message.drain_s
+        self._region = self._routes.region = message.region
+        self._drain_s = message.drain_s
         self.proxied.believe(message.balancers)
         self.hops.move(self._shard.own_gate(message.gate))
         self._routes.begin(message.addresses, message.app_addresses)

@@ -18,6 +18,7 @@ MAX_PORTS_OF_APP = 128
 """Addresses with ports that one app may have on a host."""
 MAX_PORTS = 2048
 _MOST_ASKED = 4096
+_SPOKEN_CHARS = 200
 _HTTP = frozenset({"http", "edge_http"})
 _HTTPS = 443
 _UDP, _TCP = "udp", "tcp"
@@ -83,6 +84,7 @@ class Routes:
 
     def __init__(self) -> None:
         self.machines: dict[MachineId, MachineRoute] = {}
+        self.region = "local"  # of this host
         self._addresses: tuple[str, ...] = ()
         self._owner_of: dict[str, AppName] = {}
         self._owned_by: dict[AppName, list[str]] = {}
@@ -186,6 +188,24 @@ class Routes:
         and speaks HTTP, else a machine's only one that does."""
         found = {each.id: _inside(each, port) for each in self._machines_of.get(app, {}).values()}
         return {machine_id: target for machine_id, target in found.items() if target is not None}
+
+    def of_region(self, app: AppName, port: int, spoken: str, *, inside: bool) -> dict[MachineId, ServiceTarget]:
+        """For an edge of another region: machines of this one that are reached at this port and spoken to in this way.
+        Without `inside` none but those that are reached from outside."""
+        if inside:
+            found = self.inside(app, port)
+        else:
+            outside = app in self._named or app in self._owned_by
+            machines = [
+                each for each in self._machines_of.get(app, {}).values() if outside or each.publish == EVERYWHERE
+            ]
+            served = (each for machine in machines for each in _served(machine))
+            found = {target.machine.id: target for target, number in served if number == port and not target.is_udp}
+        return {
+            machine_id: target
+            for machine_id, target in found.items()
+            if not target.machine.region and spoken_of(target.port) == spoken
+        }
 
     def network(self, app: AppName) -> int:
         """Which one the app is on; 0 where that is not known, and 0 is nobody's."""
@@ -318,6 +338,16 @@ def _served(machine: MachineRoute) -> Iterator[tuple[ServiceTarget, int]]:
             for port in service.ports or ():
                 for each in ports_of(port):
                     yield ServiceTarget(machine, number, service, port), each
+
+
+def spoken_of(port: Port) -> str:
+    """How an edge speaks to clients and machine there: of machines that say the same, each may serve what came for
+    another."""
+    options, proxied = port.http_options, port.proxy_proto_options
+    said = [*sorted(port.handlers or ())]
+    said += ["h2"] if options is not None and options.h2_backend else []
+    said += [f"head {proxied.version}"] if proxied is not None and proxied.version else []
+    return " ".join(said)[:_SPOKEN_CHARS]
 
 
 def ports_of(port: Port) -> range:

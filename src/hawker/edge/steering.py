@@ -2,30 +2,37 @@
 are those of superfly/docs (networking/dynamic-request-routing).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from hawker.edge.routes import Door
+from msgspec.structs import replace
+
+from hawker.edge.routes import Door, ServiceTarget
 from hawker.ids import AppName, MachineId
 from hawker.value_object import ValueObject
 
 FORCE_INSTANCE, PREFER_INSTANCE = b"fly-force-instance-id", b"fly-prefer-instance-id"
-FORCE_REGION = b"fly-force-region"
+FORCE_REGION, PREFER_REGION = b"fly-force-region", b"fly-prefer-region"
 UNAVAILABLE = b"fly-preferred-instance-unavailable"
 _ANYWHERE = "any"
 _MAX_CHARS = 64
+_MAX_REGIONS = 16
 
 
 class Steering(ValueObject, frozen=True):
     """`force`: this machine or none. `prefer`: this one if it can take the request now. `regions`: none but machines of
-    these; empty for all. `apart`: not to these machines."""
+    these, in this order; empty for all. `preferred`: these regions first. `apart`: not to these machines."""
 
     force: MachineId | None = None
     prefer: MachineId | None = None
-    regions: frozenset[str] = frozenset()
+    regions: tuple[str, ...] = ()
+    preferred: tuple[str, ...] = ()
     apart: frozenset[MachineId] = frozenset()
 
     def allows_region(self, region: str) -> bool:
-        return not self.regions or not self.regions.isdisjoint((region, _ANYWHERE))
+        return not self.regions or region in self.regions or _ANYWHERE in self.regions
+
+    def without(self, *machines: MachineId) -> "Steering":
+        return replace(self, apart=self.apart.union(machines))
 
 
 NOWHERE_SAID = Steering()
@@ -35,17 +42,21 @@ def steering_of(fields: Iterable[tuple[bytes, bytes]]) -> Steering:
     """Of a request's fields, whose names are in lower case; of several of a kind the first counts."""
     found: dict[bytes, str] = {}
     for name, value in fields:
-        if name in (FORCE_INSTANCE, PREFER_INSTANCE, FORCE_REGION):
+        if name in (FORCE_INSTANCE, PREFER_INSTANCE, FORCE_REGION, PREFER_REGION):
             found.setdefault(name, value.decode("latin-1").strip()[:_MAX_CHARS])
     if not found:
         return NOWHERE_SAID
     force, prefer = found.get(FORCE_INSTANCE), found.get(PREFER_INSTANCE)
-    regions = found.get(FORCE_REGION, "").lower().split(",")
     return Steering(
         force=MachineId(force) if force else None,
         prefer=MachineId(prefer) if prefer else None,
-        regions=frozenset(filter(None, (each.strip() for each in regions))),
+        regions=_listed(found.get(FORCE_REGION, "")),
+        preferred=_listed(found.get(PREFER_REGION, "")),
     )
+
+
+def _listed(regions: str) -> tuple[str, ...]:
+    return tuple(filter(None, (each.strip() for each in regions.lower().split(",", _MAX_REGIONS)[:_MAX_REGIONS])))
 
 
 class Aim(ValueObject, frozen=True):
@@ -62,3 +73,17 @@ class Aim(ValueObject, frozen=True):
         """Who waits for the same waits in one line."""
         place = self.steering.force or ("" if self.inside else self.door.address)
         return Door(place, self.door.port, self.door.udp)
+
+
+def tiers(targets: Sequence[ServiceTarget], here: str, steering: Steering) -> list[list[ServiceTarget]]:
+    """Whom to ask, region by region: as is said, else this one and then the nearest. One is asked after another only
+    where nobody of that one can take the request, or be started for it."""
+    if not any(each.machine.region for each in targets):
+        return [list(targets)] if targets else []
+    wished = (*steering.regions, *steering.preferred)
+    found: dict[tuple[int, bool, int, str], list[ServiceTarget]] = {}
+    for each in targets:
+        away, name = each.machine.region, each.machine.region or here
+        place = wished.index(name) if name in wished else len(wished)
+        found.setdefault((place, bool(away), each.machine.away_ms if away else 0, name), []).append(each)
+    return [found[order] for order in sorted(found)]

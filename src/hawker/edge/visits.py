@@ -11,11 +11,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from hawker.edge.app_figures import AppFigures
 from hawker.edge.gates import Gate, Gates
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
-from hawker.edge.steering import Aim
+from hawker.edge.steering import NOWHERE_SAID, Aim, Steering, tiers
 from hawker.fair.crowd import Crowd
 from hawker.fair.table import EDGE_HOLDS, EDGE_HOLDS_OF_ORG, EDGE_VISITS, EDGE_WAKES
 from hawker.fair.turns import Share
@@ -56,10 +58,11 @@ class Counters(ValueObject, frozen=True):
 
 class Visit:
     """What a request is counted as, in one machine, until `Visits.end`. `held`: the machine is of another host and not
-    up; its gate is to hold the request until it is. `trial`: the machine has taken no connection yet, or none since its
+    up, or of another region; its gate is to hold the request until it is. `machine` is the one that a host of another
+    region has chosen for the `aim`. `trial`: the machine has taken no connection yet, or none since its
     host was lost, and another one has room."""
 
-    __slots__ = ("gate", "held", "lasting", "owner", "target", "trial")
+    __slots__ = ("aim", "gate", "held", "lasting", "machine", "owner", "target", "trial")
 
     def __init__(self, target: ServiceTarget, gate: Gate, owner: str, *, held: bool = False) -> None:
         self.target = target
@@ -68,6 +71,15 @@ class Visit:
         self.gate = gate
         self.held = held
         self.lasting = False
+        self.aim: Aim | None = None
+        self.machine: MachineId | None = None
+
+    @property
+    def reached(self) -> ServiceTarget:
+        """The target, and where a host of another region has chosen a machine, that one."""
+        if self.machine is None:
+            return self.target
+        return replace(self.target, machine=replace(self.target.machine, id=self.machine))
 
     def last(self) -> None:
         """It has no end of its own: a stop does not wait for it."""
@@ -118,24 +130,33 @@ class Visits:
     ) -> Visit:
         """A machine of the app that this request is counted in from now on; `end` it once, whatever happens. `began`
         is when the request did. `cause` is why the last machine did not take it. Raises `ProxyError`."""
-        if aim.steering.force is not None and not self.found(aim):
-            raise ProxyError(Code.PR02)
-        if aim.steering.prefer is not None:
-            preferred = [each for each in self.found(aim) if each.machine.id == aim.steering.prefer]
+        steering = aim.steering
+        if (steering.force is not None or steering.regions) and not self.found(aim):
+            raise cause if cause is not None and cause.code is Code.PR01 else ProxyError(Code.PR02)
+        if steering.prefer is not None:
+            there = [each for each in self.found(aim) if not each.machine.region]
+            preferred = [each for each in there if each.machine.id == steering.prefer]
             found = self._try(preferred)
             if found is not None:
                 return found
-        return await self._enter(aim.app, aim.queue, partial(self.found, aim), began, cause)
+        visit = await self._enter(aim.app, aim.queue, partial(self.found, aim), began, cause, steering)
+        visit.aim = aim
+        return visit
 
     def found(self, aim: Aim) -> list[ServiceTarget]:
         """Who may be chosen, however they stand."""
         there, steering = self._routes.apps(aim.door).get(aim.app, {}), aim.steering
         if aim.inside:
             there = self._routes.inside(aim.app, aim.door.port)
-        if steering.force is not None:
-            forced = there.get(steering.force)
-            return [] if forced is None else [forced]
-        return [each for each in there.values() if each.machine.id not in steering.apart]
+        forced = None if steering.force is None else there.get(steering.force)
+        if forced is not None and not forced.machine.region:
+            return [forced]
+        others = [each for each in there.values() if each.machine.id not in steering.apart]
+        if steering.force is not None:  # another region may have it
+            others = [each for each in others if each.machine.region]
+        if not steering.regions:
+            return others
+        return [each for each in others if steering.allows_region(each.machine.region or self._routes.region)]
 
     async def admit(
         self, app: AppName, machine_id: MachineId, number: int, began: float, *, hold: bool, udp: bool = False
@@ -156,6 +177,28 @@ class Visits:
         full = gate is not None and gate.is_open
         raise ProxyError(Code.HQ01 if full else Code.PR01, known=self._why(targets()))
 
+    async def admit_from_afar(self, aim: Aim, spoken: str, began: float) -> Visit:
+        """The same for an edge of another region, into a machine of this region: now, or once one is started. Where
+        neither can be, others are to be asked. Raises `ProxyError`."""
+
+        def targets() -> list[ServiceTarget]:
+            there, steering = self._routes.of_region(aim.app, aim.door.port, spoken, inside=aim.inside), aim.steering
+            if steering.force is not None:
+                return [there[steering.force]] if steering.force in there else []
+            return [each for each in there.values() if each.machine.id not in steering.apart]
+
+        found = targets()
+        if aim.steering.force is not None and not found:
+            raise ProxyError(Code.PR02)
+        preferred = [each for each in found if each.machine.id == aim.steering.prefer]
+        visit = self._try(preferred) or self._try(found)
+        if visit is not None:
+            return visit
+        if self._may_start(found):
+            return await self._enter(aim.app, Door(f"@{aim.steering.force or ''}", aim.door.port), targets, began)
+        full = any(gate.is_open for each in found if (gate := self._gates.of.get(each.machine.id)) is not None)
+        raise ProxyError(Code.HQ01 if full else Code.PR01, known=self._why(found))
+
     async def _enter(
         self,
         app: AppName,
@@ -163,22 +206,25 @@ class Visits:
         find: Callable[[], list[ServiceTarget]],
         began: float,
         cause: ProxyError | None = None,
+        steering: Steering = NOWHERE_SAID,
     ) -> Visit:
         first = True
         if not self._inside.fits(self._routes.owner(app)):
             raise ProxyError(Code.HQ01, known="its organization has most of what this host serves at once")
         while True:
             targets = find()
-            found = None if first and self._is_queued(app, door) else self._try(targets)
+            found = None if first and self._is_queued(app, door) else self._try_regions(targets, steering)
             if found is not None:
                 if not first:
                     self._next(app, door)
                 return found
             now = self._now()
             if not self._gates.may_open(targets):
-                raise ProxyError(Code.PR01, known=self._why(targets))
-            waking = self._wake(targets, 1 + self.queued(app, door))
-            elsewhere = None if waking else self._gates.to_hold(targets, now)
+                known = cause.known if cause is not None and not targets else self._why(targets)
+                raise ProxyError(Code.PR01, known=known)
+            near = [each for each in targets if not each.machine.region]
+            waking = self._wake(near, 1 + self.queued(app, door))
+            elsewhere = None if waking else self._gates.to_hold(near, now)
             if elsewhere is not None:
                 return self._visit(elsewhere, held=True)
             deadline = began + (WAKE_TIMEOUT_S if waking else ROUTE_TIMEOUT_S)
@@ -226,12 +272,28 @@ class Visits:
     def _is_queued(self, app: AppName, door: Door) -> bool:
         return bool(self._queues.get(app, {}).get(door))
 
+    def _try_regions(self, targets: Sequence[ServiceTarget], steering: Steering) -> Visit | None:
+        """One after the other, up to one in which somebody may be started."""
+        regions = tiers(targets, self._routes.region, steering)
+        for tier in regions:
+            found = self._try(tier)
+            if found is not None or tier is regions[-1] or self._may_start(tier):
+                return found
+        return None
+
+    def _may_start(self, targets: Sequence[ServiceTarget]) -> bool:
+        """Somebody of this region is on the way up, or may be asked to be."""
+        now, near = self._now(), [each for each in targets if not each.machine.region]
+        gates = (self._gates.of.get(each.machine.id) for each in near if each.is_near)
+        starts = any(gate.is_coming or gate.can_wake(now) for gate in gates if gate is not None)
+        return starts or self._gates.to_hold(near, now) is not None
+
     def _try(self, targets: Sequence[ServiceTarget]) -> Visit | None:
         now = self._now()
         found = self._gates.choose(targets, now)
         if found is None:
             return None
-        visit = self._visit(found)
+        visit = self._visit(found, held=bool(found.machine.region))
         visit.trial = self._gates.is_trial(found, targets, now)
         if visit.trial:
             visit.gate.trial = visit
@@ -346,6 +408,8 @@ class Visits:
 def stands(gate: Gate, now: float) -> str:
     """How a machine is for those who want in, in words."""
     route = gate.route
+    if route.gate is not None and route.region:
+        return f"region {route.region}, {gate.total} in flight there, by host {route.gate.node}"
     here = route.gate is None or route.gate.is_beside
     return _stands(gate, now) if here or route.gate is None else f"{_stands(gate, now)}, on host {route.gate.node}"
 

@@ -1,10 +1,14 @@
 """The machines of other nodes that are reached from outside, and the addresses of apps, for the edge of this one: as
 the catalog has them, of nodes that live. What is told of a machine's state is a hint; the gate on its own host knows.
+Of other regions nothing is known but which hosts have machines of an app there, and with which services.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from math import ceil
+from zlib import crc32
 
 import msgspec
+from msgspec.structs import replace
 
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
@@ -20,6 +24,8 @@ from hawker.machine import GONE, State
 
 MAX_MACHINES = 20_000
 """Of other nodes that an edge is told of."""
+MAX_HOSTS = 4
+"""That an edge is told of for an app in each other region."""
 _EVERY_S, _QUERY_S = 1.0, 5.0
 _ADDRESSES = "SELECT app, ip, shared FROM app_ips ORDER BY created_at, app"
 _PRIVATE = "SELECT app, ip FROM private_ips ORDER BY created_at, app"
@@ -43,30 +49,46 @@ _HEALTH = (
     "JOIN machines ON machines.node = health.node AND machines.id = health.machine "
     f"WHERE health.node <> ? AND {_REACHED} AND substr(health.name, 1, ?) = ?"
 )
+_OF_FOUND = _OF_APP.replace("machines.app", "found.app")
+_REGIONS = (
+    "SELECT found.node, found.app, found.publish, found.services, nodes.region, "
+    f"{_OF_FOUND.format('network_id')}, {_OF_FOUND.format('org')} "
+    # of a host's machines of the app one that is published, if there is one: SQLite takes the columns of the greatest
+    "FROM (SELECT node, app, publish, services, max((publish = ?) || machine) FROM served_machines "
+    "WHERE publish = ? OR app IN (SELECT app FROM app_ips) OR app IN (SELECT app FROM private_ips) "
+    "GROUP BY node, app) AS found JOIN nodes ON nodes.node = found.node "
+    "WHERE nodes.region NOT IN (?, '') ORDER BY found.app, found.node LIMIT ?"
+)
 _WORST = {"critical": RouteHealth.CRITICAL, "warning": RouteHealth.UNASKED}
 _log = bind("hawker.edge")
 
 _STATES = frozenset(State)
 
 _Place = tuple[str, str]  # node, machine
+_TCP_SERVICES = msgspec.json.Decoder(tuple[Service, ...])
 
 
 class FarRoutes:
     """`gate_of` says where the edge of a node that lives lets in for an app, None for one that does not; `wanted`
     whether this node's edge serves anybody outside, and `networks` are those whose machines it may serve; `tell` takes
-    all of them, whenever they are read, with all addresses of apps."""
+    all of them, whenever they are read, with all addresses of apps. `round_trip_s` is how far a node is, 0 where that
+    was not measured."""
 
     def __init__(
         self,
         me: NodeId,
+        region: str,
         catalog: CatalogQueries,
         gate_of: Callable[[NodeId, AppName], GatePlace | None],
         wanted: Callable[[], bool],
         networks: Callable[[], Collection[int]],
         tell: Callable[[Sequence[MachineRoute], Sequence[AppAddress]], None],
         clock: Clock,
+        round_trip_s: Callable[[NodeId], float] = lambda node: 0.0,
     ) -> None:
         self._me = me
+        self._region = region
+        self._round_trip_s = round_trip_s
         self._catalog = catalog
         self._gate_of = gate_of
         self._wanted = wanted
@@ -81,7 +103,7 @@ class FarRoutes:
             try:
                 addresses = await self.addresses()
                 if self._wanted() or any(each.is_private for each in addresses):
-                    self._tell(await self.read(), addresses)
+                    self._tell([*await self.read(), *await self.read_regions()], addresses)
                     told = True
                 elif told:
                     self._tell((), ())
@@ -119,6 +141,29 @@ class FarRoutes:
             if gate is not None and at in services and (route := _route(row, gate, services[at], health.get(at))):
                 found.setdefault(route.id, route)
         return list(found.values())
+
+    async def read_regions(self) -> list[MachineRoute]:
+        """For each app and other region some hosts that have machines of it. Raises what a query raises."""
+        found: dict[tuple[str, str], list[MachineRoute]] = {}
+        away_s: dict[str, float] = {}
+        for row in await self._rows(_REGIONS, EVERYWHERE, EVERYWHERE, self._region, MAX_MACHINES):
+            node, app = NodeId(str(row[0])), AppName(str(row[1]))
+            gate = self._gate_of(node, app)
+            route = None if gate is None else _stand_in(row, gate)
+            if route is not None:
+                found.setdefault((route.region, app), []).append(route)
+                took_s = self._round_trip_s(node)
+                if took_s:
+                    away_s[route.region] = min(took_s, away_s.get(route.region, took_s))
+        return [
+            replace(route, away_ms=_in_steps(away_s.get(region, 0.0)))
+            for (region, _), routes in found.items()
+            for route in sorted(routes, key=self._drawn)[:MAX_HOSTS]
+        ]
+
+    def _drawn(self, route: MachineRoute) -> int:
+        """Each host of ours asks others of theirs first."""
+        return crc32(f"{self._me} {route.id}".encode())
 
     async def _rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]:
         return (await self._catalog.query(Statement(query=query, params=params), timeout_s=_QUERY_S)).rows
@@ -162,6 +207,33 @@ def _route(
         network=network if isinstance(network, int) else 0,
         org=org if isinstance(org, str) else "",
     )
+
+
+def _stand_in(row: Sequence[Value], gate: GatePlace) -> MachineRoute | None:
+    """None for what no node of ours writes."""
+    _, app, publish, services, region, network, org = row
+    name = AppName(str(app))
+    try:
+        served = _TCP_SERVICES.decode(str(services))
+    except msgspec.DecodeError:
+        return None
+    return MachineRoute(
+        id=MachineId(f"{name}@{gate.node}"),
+        app=name,
+        state=State.STARTED,
+        version="",
+        services=served,
+        publish=EVERYWHERE if publish == EVERYWHERE else "",
+        gate=gate,
+        network=network if isinstance(network, int) else 0,
+        org=org if isinstance(org, str) else "",
+        region=str(region),
+    )
+
+
+def _in_steps(seconds: float) -> int:
+    """Milliseconds, the next power of two: small changes change nothing."""
+    return 1 << max(0, ceil(seconds * 1000) - 1).bit_length() if seconds else 0
 
 
 def _rank(health: RouteHealth) -> int:

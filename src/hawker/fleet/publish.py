@@ -33,6 +33,7 @@ from hawker.fleet.rows import (
     peer_row,
     removal,
     row_of,
+    served_rows,
     service_rows,
     takeover_row,
     upsert,
@@ -356,7 +357,8 @@ class _Rows:
         if record is None:
             return ()
         machine, node = machine_row(self._node, record), self._node
-        return (machine, *service_rows(node, record), *address_rows(node, record))
+        told = (*service_rows(node, record), *address_rows(node, record), *served_rows(node, record))
+        return (machine, *told)
 
     def takeover(self, key: str) -> Iterable[Row]:
         record = self._store.get(TAKEOVERS, key)

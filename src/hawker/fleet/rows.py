@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
-from hawker.feed import ShownChallenge
+from hawker.feed import EVERYWHERE, PUBLISH, ShownChallenge
 from hawker.ids import NodeId
 from hawker.machine import GONE
 from hawker.node import Capacity, Resources
@@ -40,6 +41,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "certificates": ("node", "hostname"),
     "mesh_hosts": ("node",),
     "addresses": ("node", "machine"),
+    "served_machines": ("node", "machine"),
     "challenges": ("node", "hostname", "kind"),
     "peers": ("node", "org", "name"),
 }
@@ -65,6 +67,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "certificates": ("app", "sealed", "created_at", "updated_at"),
     "mesh_hosts": ("public_key", "endpoint"),
     "addresses": ("app", "network", "generation"),
+    "served_machines": ("app", "publish", "services"),
     "challenges": ("app", "token", "answer"),
     "peers": ("network", "id"),
 }  # fmt: skip
@@ -151,6 +154,18 @@ def address_rows(node: NodeId, record: MachineRecord) -> Iterator[Row]:
     if record.state not in GONE and record.network.private_ip.startswith("fdaa:"):
         values = (record.app, record.network.network_id, record.generation)
         yield _row("addresses", (node, record.id), values)
+
+
+def served_rows(node: NodeId, record: MachineRecord) -> Iterator[Row]:
+    """Without what only the machine's own host needs to know: limits, checks, rest."""
+    plain = [
+        replace(each, concurrency=None, checks=None, autostop=None, autostart=None, min_machines_running=None)
+        for each in record.config.services or ()
+        if (each.protocol or "tcp") == "tcp" and each.internal_port and each.ports
+    ]
+    if plain and record.state not in GONE:
+        everywhere = (record.config.metadata or {}).get(PUBLISH) == EVERYWHERE
+        yield _row("served_machines", (node, record.id), (record.app, EVERYWHERE if everywhere else "", _json(plain)))
 
 
 def mesh_row(node: NodeId, key: str, endpoint: str) -> Row:

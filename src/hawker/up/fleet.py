@@ -316,8 +316,13 @@ def join_edge(fleet: InFleet, seat: Seat, door: EdgeDoor) -> FarRoutes:
         offset = HOP_OFFSET + process_of(app, max(1, processes))
         return GatePlace(node=node, host=host_of(member.address), port=port + offset)
 
-    clock, networks = fleet.parts.deps.clock, partial(networks_here, fleet.parts.deps.store)
-    return FarRoutes(me, fleet.kept.catalog, gate_of, lambda: door.serves_far, networks, door.tell_far, clock)
+    def round_trip_s(node: NodeId) -> float:
+        member = fleet.gossip.member(node)
+        return 0.0 if member is None else member.rtt_s
+
+    parts, networks = fleet.parts, partial(networks_here, fleet.parts.deps.store)
+    where, wanted, tell = (me, parts.node.region), lambda: door.serves_far, door.tell_far
+    return FarRoutes(*where, fleet.kept.catalog, gate_of, wanted, networks, tell, parts.deps.clock, round_trip_s)
 
 
 async def serve_floating(fleet: InFleet, seat: Seat, place: Place) -> None:
