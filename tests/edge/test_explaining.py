@@ -10,10 +10,10 @@ from hawker.edge.certificates import CertificateBook
 from hawker.edge.explaining import explain
 from hawker.edge.gates import Gates
 from hawker.edge.routes import Routes
-from hawker.feed import AskRoute, ExplainedDoor, MachineRoute, RouteHealth, SealedCertificate
-from hawker.ids import AppName
+from hawker.feed import AskRoute, ExplainedDoor, GatePlace, MachineRoute, RouteHealth, SealedCertificate
+from hawker.ids import AppName, NodeId
 from hawker.machine import State
-from tests.edge.edge_kit import HOST, route
+from tests.edge.edge_kit import HOST, route, seen_from_abroad
 
 WEB = ("http",)
 
@@ -106,3 +106,19 @@ def test_a_redirect_is_one() -> None:
     plain = msgspec.structs.replace(plain, services=(msgspec.structs.replace(plain.services[0], ports=(port,)),))
     (door,) = said("shop.localhost", 80, plain, route(8443, 1, handlers=("tls", "http")))
     assert door.outcome == "301 to https://shop.localhost:8443"
+
+
+def test_a_region_that_would_be_asked_is_named_with_its_host() -> None:
+    gate = GatePlace(node=NodeId("b" * 8), host="10.0.0.2", port=4291)
+    sick = msgspec.structs.replace(route(80, 8080, handlers=WEB), health=RouteHealth.CRITICAL)
+    abroad = seen_from_abroad(route(80, 8080, handlers=WEB), gate)
+    (door,) = said("shop.localhost", 80, sick, abroad)
+    assert door.outcome == "nobody in region local can take it: goes to region iad, where host bbbbbbbb chooses"
+    assert [each.chosen for each in door.candidates] == [False, True]
+    assert door.candidates[1].stands == "region iad, 0 in flight there, by host bbbbbbbb"
+    up = route(80, 8080, handlers=WEB)
+    (door,) = said("shop.localhost", 80, up, abroad)
+    assert door.outcome == f"goes to machine {up.id}"
+    asleep = route(80, 8080, handlers=WEB, state=State.STOPPED)
+    (door,) = said("shop.localhost", 80, asleep, abroad)
+    assert door.outcome == f"waits until machine {asleep.id} is started for it"

@@ -13,7 +13,7 @@ import pytest
 
 from hawker.auth.node_certificate import identity_of
 from hawker.config.machine import Port
-from hawker.edge.hop_line import HopFrame, HopQuestion, word
+from hawker.edge.hop_line import HopAnswer, HopFrame, HopQuestion, word
 from hawker.edge.hops import identity_in
 from hawker.feed import NODE_IDENTITY, GatePlace, MachineRoute
 from hawker.ids import AppName, MachineId, NodeId
@@ -42,6 +42,40 @@ async def test_nobody_comes_in_who_is_not_of_the_cluster(
             writer.write(word(HopFrame.QUESTION, question))
             await reader.readexactly(1)
     assert far.edge.held == 0 and far.counted("hops_refused_PR01") == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        ({"app": "bank"}, "PR01"),
+        ({"port": 9}, "PR01"),
+        ({"spoken": "http tls"}, "PR01"),
+        ({"force": "1" * 14}, "PR02"),
+        ({"apart": True}, "PR01"),
+        ({"hidden": True}, "PR01"),
+        ({"machine": "1" * 14, "hold_s": float("inf")}, ""),
+        ({"hidden": True, "inside": True}, ""),
+    ],
+)
+async def test_a_question_of_another_region_is_believed_as_far_as_the_routes_here_say_so(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace, wanted: dict[str, object], code: str
+) -> None:
+    async with app_server(says(OK)) as inside:
+        machine = route(80, inside, handlers=("http",))
+        far.worker.put(replace(machine, publish="" if wanted.get("hidden") else "*"))
+        await eventually(lambda: far.edge.gates.of)
+        said = {key: value for key, value in wanted.items() if key not in ("apart", "hidden")}
+        usual = {"app": "shop", "machine": "", "service": 0, "port": 80, "spoken": "http"}
+        apart = [machine.id] if wanted.get("apart") else []
+        question = msgspec.convert({**usual, "apart": apart, **said}, HopQuestion)
+        context = identity_in(host.folder).client()
+        context.check_hostname = False
+        async with connected(gate, context) as (reader, writer):
+            writer.write(word(HopFrame.QUESTION, question))
+            head = await reader.readexactly(5)
+            answer = msgspec.msgpack.decode(await reader.readexactly(int.from_bytes(head[1:])), type=HopAnswer)
+        assert answer.let_in is (not code) and answer.code == code
+        assert answer.machine == (None if code else machine.id)
 
 
 @pytest.mark.parametrize(

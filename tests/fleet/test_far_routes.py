@@ -8,7 +8,7 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 from hawker.feed import EVERYWHERE, PUBLISH, GatePlace, MachineRoute, RouteHealth
-from hawker.fleet.far_routes import FarRoutes
+from hawker.fleet.far_routes import MAX_HOSTS, FarRoutes
 from hawker.ids import AppName, NodeId
 from hawker.machine import State
 from tests.fleet.test_failover_view import Rows
@@ -199,3 +199,59 @@ async def test_a_host_that_serves_nobody_any_more_is_told_of_nobody() -> None:
         await eventually(lambda: told[-1] == ((), ()))
         tasks.cancel_scope.cancel()
     assert told[0] != ((), ())
+
+
+def put_abroad(
+    rows: Rows, node: str, number: int, *, region: str = "iad", publish: str = "*", app: str = "shop"
+) -> None:
+    rows.put("INSERT OR REPLACE INTO nodes (node, region) VALUES (?, ?)", node, region)
+    rows.put(
+        "INSERT INTO served_machines (node, machine, app, publish, services) VALUES (?, ?, ?, ?, ?)",
+        node, f"{number:014x}", app, publish, f"[{WEB}]" if number else "nonsense",
+    )  # fmt: skip
+
+
+async def test_regions_are_told_by_host_and_not_by_machine() -> None:
+    rows = Rows()
+    rows.put(
+        "INSERT INTO apps (node, name, home, record) VALUES (?, 'shop', 1, ?)", NEAR, '{"network_id": 7, "org": "o"}'
+    )
+    put_abroad(rows, NEAR, 1)
+    put_abroad(rows, NEAR, 2, publish="")
+    put_abroad(rows, GONE, 3)
+    (route,) = await routes(rows).read_regions()
+    assert (route.id, route.app, route.region, route.gate) == (f"shop@{NEAR}", "shop", "iad", GATE)
+    assert (route.publish, route.network, route.org, route.away_ms) == (EVERYWHERE, 7, "o", 64)
+    assert [each.internal_port for each in route.services] == [8080]
+
+
+@pytest.mark.parametrize("published", [False, True])
+async def test_regions_leave_out_what_nobody_may_reach_and_what_is_of_this_one(published: bool) -> None:
+    rows = Rows()
+    put_abroad(rows, NEAR, 1, publish="*" if published else "", region="mad" if published else "iad")
+    put_abroad(rows, "dddddddd", 0, region="mad")
+    assert await routes(rows).read_regions() == []
+    if not published:
+        rows.put("INSERT INTO app_ips (node, app, ip, shared) VALUES (?, 'shop', '198.51.100.1', 1)", NEAR)
+        (route,) = await routes(rows).read_regions()
+        assert route.publish == ""
+
+
+async def test_regions_of_which_a_row_is_not_understood_keep_the_others() -> None:
+    rows = Rows()
+    put_abroad(rows, NEAR, 0)
+    assert await routes(rows).read_regions() == []
+
+
+async def test_regions_with_many_hosts_are_told_by_some_of_them() -> None:
+    rows, told = Rows(), []
+    for number in range(1, 9):
+        put_abroad(rows, f"{number:08x}", number)
+
+    def gate_of(node: NodeId, app: AppName) -> GatePlace:
+        return GatePlace(node=node, host="10.0.0.2", port=4291)
+
+    for me in (ME, NEAR):
+        far = FarRoutes(me, "mad", rows, gate_of, lambda: True, tuple, lambda *_: None, SystemClock())
+        told.append({each.id for each in await far.read_regions()})
+    assert all(len(each) == MAX_HOSTS for each in told) and told[0] != told[1], "not all ask the same"

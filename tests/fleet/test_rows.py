@@ -6,8 +6,8 @@ import apsw
 import msgspec
 import pytest
 
-from hawker.config.machine import Service
-from hawker.feed import ShownChallenge
+from hawker.config.machine import Port, Service
+from hawker.feed import EVERYWHERE, PUBLISH, ShownChallenge
 from hawker.fleet.rows import (
     COLUMNS,
     KEYS,
@@ -203,3 +203,15 @@ def test_services_are_told_as_the_config_has_them() -> None:
         (MachineId("00000000000001"), 1, "udp", 53),
     ]
     assert msgspec.json.decode(rows[1]["config"], type=Service) == (record.config.services or ())[1]
+
+
+def test_services_for_other_regions_are_without_what_only_their_own_host_needs() -> None:
+    web = {"internal_port": 80, "ports": [{"port": 80}], "autostop": "stop", "concurrency": {"hard_limit": 3}}
+    dns = {"internal_port": 53, "protocol": "udp", "ports": [{"port": 53}]}
+    record = machine(config=config_of(services=[dns, web], metadata={PUBLISH: EVERYWHERE}))
+    (row,) = served_rows(NODE, record)
+    app, publish, services = row.values
+    assert (row.at.key, app, publish) == ((NODE, record.id), record.app, EVERYWHERE)
+    (told,) = msgspec.json.decode(str(services), type=list[Service])
+    assert told == Service(internal_port=80, ports=(Port(port=80),))
+    assert not list(served_rows(NODE, machine(config=config_of(services=[dns]))))
