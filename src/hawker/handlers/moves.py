@@ -227,6 +227,7 @@ class MoveHandlers:
             reclaimed=move.reclaimed,
             snapshots=self._moves.snapshots_kept(move) if move.reclaimed else (),
             settled=self._moves.is_settled(move),
+            to=move.to or "",
         )
 
     @answers(HAND_VOLUME)

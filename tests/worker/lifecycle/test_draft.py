@@ -31,13 +31,18 @@ def incoming() -> IncomingRecord:
     return IncomingRecord(move="01", source=NodeId("00000001"), app=AppName("a"), generation=2, created_at=0.0)
 
 
+ME = NodeId("00000002")
+
+
 def test_only_the_sources_own_word_ends_a_move() -> None:
-    assert over(Unavailable("it is away"), incoming()) == ""
-    assert over(OutgoingMove(state=MoveState.COPYING, generation=2), incoming()) == ""
-    assert over(OutgoingMove(state=MoveState.GRANTED, generation=2), incoming()) == ""
-    assert "aborted" in over(OutgoingMove(state=MoveState.ABORTED, generation=2), incoming())
-    assert over(OutgoingMove(state=MoveState.COPYING, generation=4), incoming()) != ""
-    assert "no such move" in over(NotFound("move not found"), incoming())
+    assert over(Unavailable("it is away"), incoming(), ME) == ""
+    assert over(OutgoingMove(state=MoveState.COPYING, generation=2), incoming(), ME) == ""
+    assert over(OutgoingMove(state=MoveState.GRANTED, generation=2), incoming(), ME) == ""
+    assert "aborted" in over(OutgoingMove(state=MoveState.ABORTED, generation=2), incoming(), ME)
+    assert over(OutgoingMove(state=MoveState.COPYING, generation=4), incoming(), ME) != ""
+    assert over(OutgoingMove(state=MoveState.DONE, generation=2, to=ME), incoming(), ME) == ""
+    assert "chosen node 3" in over(OutgoingMove(state=MoveState.WARMING, generation=2, to="3"), incoming(), ME)
+    assert "no such move" in over(NotFound("move not found"), incoming(), ME)
 
 
 async def test_a_copy_goes_on_after_the_destinations_power_failed() -> None:

@@ -64,15 +64,17 @@ async def test_a_node_that_is_away_is_no_destination_and_the_machine_never_stopp
         assert fleet.worker(0).record(fleet.machine).running == launched
 
 
-async def test_a_destination_that_dies_of_the_offer_is_passed_over_for_the_next_node() -> None:
+@pytest.mark.parametrize("taken", [False, True])
+async def test_a_destination_that_dies_of_the_offer_is_passed_over_for_the_next_node(taken: bool) -> None:
+    """Before it took the offer, or after: then it holds room for it, and gives that back when it returns."""
     async with played_fleet() as fleet:
         lost: list[NodeId] = []
 
         def hear(passing: PassingCall) -> None:
-            if passing.route == OFFER_MOVE.name and passing.before and not lost:
+            if passing.route == OFFER_MOVE.name and passing.before is not taken and not lost:
                 lost.append(passing.receiver)
                 host = next(each for each in fleet.hosts if each.id == passing.receiver)
-                host.fall(kept=0.0)
+                host.fall(kept=float(taken))
 
         fleet._fleet.call_network.hears = hear
         found = await fleet.ended(0, (await fleet.move(0, None)).id)

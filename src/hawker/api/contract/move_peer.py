@@ -80,6 +80,8 @@ class OutgoingMove(Answer, frozen=True, kw_only=True):
     reclaimed: int = 0
     snapshots: tuple[str, ...] = ()
     settled: bool = False
+    to: str = ""
+    """The node that is to have it, as it is chosen now; empty before that, and from a node that does not say so."""
 
 
 class DeliverRequest(Request, frozen=True, kw_only=True):

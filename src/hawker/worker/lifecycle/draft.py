@@ -28,7 +28,7 @@ from hawker.api.contract.move_peer import (
 )
 from hawker.errors import HawkerError, NotFound, Unavailable
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, spans_of
-from hawker.ids import is_snapshot_id
+from hawker.ids import NodeId, is_snapshot_id
 from hawker.record.move import INCOMING, IncomingRecord, IncomingState, MoveState
 from hawker.record.volume import GB
 from hawker.store.contract import Durability, Tx
@@ -92,14 +92,17 @@ async def ask_source(deps: FlowDeps, record: IncomingRecord) -> OutgoingMove | H
         return error
 
 
-def over(said: OutgoingMove | HawkerError, record: IncomingRecord) -> str:
-    """Why nothing of it comes any more, as far as the source says so; a source that is silent says nothing."""
+def over(said: OutgoingMove | HawkerError, record: IncomingRecord, me: NodeId) -> str:
+    """Why nothing of it comes to this node any more, as far as the source says so; a source that is silent says
+    nothing."""
     if isinstance(said, NotFound):
         return f"node {record.source} knows of no such move"
     if isinstance(said, HawkerError):
         return ""
     if said.generation != record.generation or said.state in (MoveState.RECLAIMING, MoveState.ABORTED):
         return f"the move is {said.state} at node {record.source}"
+    if said.to not in ("", me):
+        return f"node {record.source} has chosen node {said.to} for it"
     return ""
 
 
@@ -117,7 +120,7 @@ class UnitDrafts:
         """Until its files may be read; why that will not be, if so."""
         while True:
             said = await ask_source(self._deps, self._record)
-            ended = over(said, self._record)
+            ended = over(said, self._record, self._deps.others.there.me)
             if ended:
                 return ended
             if isinstance(said, OutgoingMove) and said.hands_over:
@@ -155,7 +158,7 @@ class UnitDrafts:
         rounds = 0
         while True:
             said = await ask_source(self._deps, self._record)
-            ended = over(said, self._record)
+            ended = over(said, self._record, self._deps.others.there.me)
             if ended or (isinstance(said, OutgoingMove) and said.closed):
                 return ended
             if isinstance(said, OutgoingMove) and said.paused:

@@ -190,7 +190,7 @@ class IncomingMoves:
         if unit_files(record) and record.state is not IncomingState.COPIED:
             return await self._refuse(record, "its files were not copied")
         said = await ask_source(deps, record)  # what comes late may have been taken back
-        gone = over(said, record)
+        gone = over(said, record, self._node.id)
         if gone:
             return await self._refuse(record, gone)
         if isinstance(said, HawkerError):

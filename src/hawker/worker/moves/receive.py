@@ -124,7 +124,7 @@ async def settle(context: Context[ReceiveInput]) -> Outcome:
         record = _incoming(context)
         if record.state not in AWAITED:
             return Done(commit=await _named(context.deps, record))
-        ended = over(await ask_source(context.deps, record), record)
+        ended = over(await ask_source(context.deps, record), record, context.deps.others.there.me)
         if ended and _incoming(context).state in AWAITED:
             return Abort(ended)
         for _ in range(int(_ASK_S / _LOOK_S)):
