@@ -11,7 +11,9 @@ import pytest
 
 from hawker.auth.node_certificate import identity_of
 from hawker.clock import SystemClock
+from hawker.edge import hops
 from hawker.edge.hop_door import _Host
+from hawker.edge.hop_line import HopAnswer
 from hawker.feed import NODE_IDENTITY, GatePlace
 from hawker.ids import InstanceId, MachineId, NodeId
 from hawker.machine import State
@@ -414,3 +416,9 @@ async def test_a_region_is_where_a_machine_has_its_request_replayed(
         await publish_abroad(host, far, gate, route(port, inside, handlers=("http",)))
         assert b"200 OK" in await ask(port, get("/", "Content-Length: 4", method="POST") + b"body")
         assert seen[0].endswith(b"body") and f"instance={origin.id};region=ams".encode() in seen[0]
+
+
+@pytest.mark.parametrize("said", ["", "a\r\nx: y", "x" * 33, "\u0663"])
+def test_machine_that_another_region_names_is_an_id_or_nobody(said: str) -> None:
+    assert hops._chosen(HopAnswer(let_in=True, machine=MachineId(said))) is None
+    assert hops._chosen(HopAnswer(let_in=True, machine=MachineId("f1"))) == "f1"

@@ -178,7 +178,7 @@ class HopDialer:
             self._keep(place, caller)
             raise refused(gate, answer, self._now())
         gate.answered(target.number)
-        visit.machine = answer.machine
+        visit.machine = _chosen(answer)
         if lasting:
             caller.probe(lasting=True)
         return caller.line.open(make())
@@ -299,6 +299,12 @@ async def stay_at(place: Path, clock: Clock) -> None:
             finally:
                 transport.abort()
         await clock.sleep(_STAY_AGAIN_S)
+
+
+def _chosen(answer: HopAnswer) -> MachineId | None:
+    """Its id goes into headers; what cannot be one is none."""
+    said = answer.machine or ""
+    return MachineId(said) if said.isascii() and said.isalnum() and len(said) <= _ID_CHARS else None
 
 
 def question_of(visit: Visit, hold_s: float, *, lasting: bool) -> HopQuestion:
