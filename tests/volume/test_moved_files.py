@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import NotFound, NotServed, Unavailable
-from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange
+from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, ChangedBlocks
 from hawker.host.ext4 import device_of, make_filesystem, mount_filesystem
 from hawker.host.mount import unmount
 from hawker.host.unreadable import FileRange, UnreadableBytes, joined
@@ -19,6 +19,7 @@ from hawker.volume.host_copies import HostCopies
 from hawker.volume.moved_blocks import blocks_in
 from hawker.volume.moved_files import BlockChanges, FilePlace, HostMovedFiles, MovedFile, StoredPiece, draft_of
 from tests.fixtures.dying_disk import dying_disk
+from tests.fixtures.sharing_disk import KINDS, lacks, sharing_disk
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -245,7 +246,9 @@ async def test_watch_that_missed_something_is_begun_anew_and_knows_no_earlier_ma
             pytest.skip("this kernel has no trace of block requests")
         await files.keep_watch(ONE)
         assert (await files.changed(ONE, first.mark)).spans is not None
-        files._watched[ONE.id][1].lost = True  # as when its ring was full
+        tracker = files._watched[ONE.id][1]
+        assert isinstance(tracker, ChangedBlocks)
+        tracker.lost = True  # as when its ring was full
         if looked:
             await files.keep_watch(ONE)
         second = await files.changed(ONE, first.mark)
@@ -256,6 +259,34 @@ async def test_watch_that_missed_something_is_begun_anew_and_knows_no_earlier_ma
     finally:
         await files.unwatch(ONE)
         unmount(mounted)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("kind", KINDS)
+async def test_file_that_a_monitor_writes_to_is_watched_where_files_share_blocks(tmp_path: Path, kind: str) -> None:
+    """There is no loop device over what a microVM has. What it writes while it ends is told, too."""
+    lacking = lacks(kind)
+    if lacking is not None:
+        pytest.skip(lacking)
+    with sharing_disk(tmp_path, kind) as place:
+        files, file = at(place), made(place, at_1=b"a" * 100)
+        await files.watch(ONE, "first")
+        first = await files.changed(ONE, "")
+        assert first.mark and first.spans is None
+        with file.open("r+b") as opened:
+            opened.seek(9 * BLOCK_BYTES)
+            opened.write(b"b")
+        await files.keep_watch(ONE)
+        second = await files.changed(ONE, first.mark)
+        assert second.spans == (BlockRange(9, 1),)
+        assert (await files.changed(ONE, second.mark)).spans == ()
+        later = at(place)  # of another daemon
+        await later.end_watches([])
+        assert not list((place / ".watched").iterdir())
+        await later.watch(ONE, "again")
+        assert (await later.changed(ONE, second.mark)).spans is None
+        await later.retire(ONE, 2)
+        assert not list((place / ".watched").iterdir())
 
 
 @pytest.mark.root

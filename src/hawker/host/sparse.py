@@ -70,6 +70,12 @@ def shares_blocks(directory: Path) -> bool:
         return _reflink(source.fileno(), copy.fileno())
 
 
+def clone(source: Path, target: Path) -> bool:
+    """A new file with the source's blocks as they are at one moment; whether the file system can."""
+    with source.open("rb") as file, target.open("xb") as made:
+        return _reflink(file.fileno(), made.fileno())
+
+
 def draft_here(source: Path, target: Path) -> Drafted:
     """The same in the calling thread, which must be one of anyio's."""
     target.unlink(missing_ok=True)

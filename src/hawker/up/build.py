@@ -169,7 +169,7 @@ async def deps_of(
         copies=copies,
         moved_files=None
         if file_of is None
-        else _moved_files(node_id, place, driver, store, places_of(file_of, rootfs, place.snapshots, driver)),
+        else _moved_files(settings, node_id, place, driver, store, places_of(file_of, rootfs, place.snapshots, driver)),
         volume_keys=keys,
         backups=_backups(settings, place, clock, keys, file_of),
         gpus=_gpus(settings),
@@ -248,11 +248,18 @@ def places_of(
 
 
 def _moved_files(
-    node_id: NodeId, place: Place, driver: NodeDriver, store: Store, places: Callable[[MovedFile], FilePlace]
+    settings: Settings,
+    node_id: NodeId,
+    place: Place,
+    driver: NodeDriver,
+    store: Store,
+    places: Callable[[MovedFile], FilePlace],
 ) -> HostMovedFiles:
+    floor_bytes = settings.free_disk_floor_mib * MIB
     if isinstance(driver, GuestVolumes) and driver.features.disks:
-        return GuestMovedFiles(node_id, place.volumes, places, driver, VolumeUse(store, driver))
-    return HostMovedFiles(node_id, place.volumes, places)
+        use = VolumeUse(store, driver)
+        return GuestMovedFiles(node_id, place.volumes, places, driver, use, floor_bytes)
+    return HostMovedFiles(node_id, place.volumes, places, floor_bytes)
 
 
 def _backups(

@@ -189,8 +189,9 @@ class GuestMovedFiles(HostMovedFiles):
         place_of: Callable[[MovedFile], FilePlace],
         guests: Guests,
         use: VolumeUse,
+        floor_bytes: int = 0,
     ) -> None:
-        super().__init__(node, directory, place_of)
+        super().__init__(node, directory, place_of, floor_bytes)
         self._guests = guests
         self._use = use
 

@@ -15,7 +15,9 @@ import anyio
 from hawker.errors import NotFound, NotServed, Unavailable
 from hawker.fair.threads import Pool, in_thread
 from hawker.host import ext4
-from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, ChangedBlocks, close_left_over, track
+from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, close_left_over, track
+from hawker.host.cloned_blocks import ClonedBlocks, remove_clones
+from hawker.host.extents import tells_places
 from hawker.host.mount import is_mounted
 from hawker.host.sparse import allocated_bytes, draft_file, publish, stored_pieces
 from hawker.host.unreadable import FileRange, PatientReader
@@ -156,15 +158,29 @@ class MovedFiles(Protocol):
         """Remove a file that was retired."""
 
 
-class HostMovedFiles:
-    """Keeps `MovedFiles`. `directory` is that of the volumes of `node`; `place_of` says where a file is."""
+class Tracker(Protocol):
+    """What tells the blocks of one file that change, see `ChangedBlocks`."""
 
-    def __init__(self, node: NodeId, directory: Path, place_of: Callable[[MovedFile], FilePlace]) -> None:
+    def since(self, mark: int) -> tuple[int, tuple[BlockRange, ...]] | None: ...
+    def empty(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+class HostMovedFiles:
+    """Keeps `MovedFiles`. `directory` is that of the volumes of `node`, which keeps `floor_bytes` of the disk free;
+    `place_of` says where a file is. What changes in a file is told by its loop device; by clones of it where it has
+    none, and files share blocks."""
+
+    def __init__(
+        self, node: NodeId, directory: Path, place_of: Callable[[MovedFile], FilePlace], floor_bytes: int = 0
+    ) -> None:
         self._node = node
         self._incoming = directory / ".incoming"
+        self._clones = directory / ".watched"
+        self._floor_bytes = floor_bytes
         self._retired = directory / ".retired"
         self._place_of = place_of
-        self._watched: dict[str, tuple[str, ChangedBlocks]] = {}
+        self._watched: dict[str, tuple[str, Tracker]] = {}
         self._looked = False
         self._rings = anyio.Lock()  # a ring that is being made is not yet among those that stay
 
@@ -220,9 +236,12 @@ class HostMovedFiles:
     async def _watch(self, file: MovedFile, name: str) -> None:
         path = self._existing(file)
 
-        def begin() -> ChangedBlocks | None:
+        def begin() -> Tracker | None:
             device = ext4.device_of(path)
-            return None if device is None else track(device, path, self._node, file.id)
+            ring = None if device is None else track(device, path, self._node, file.id)
+            if ring is not None or not tells_places(path):
+                return ring
+            return ClonedBlocks(path, self._clones / file.id, self._floor_bytes)
 
         await self._unwatch(file.id)
         tracker = await in_thread(Pool.DISKS, begin)
@@ -248,7 +267,7 @@ class HostMovedFiles:
         if watched is not None and not await in_thread(Pool.DISKS, watched[1].empty):
             await self._watch_anew(file, watched)
 
-    async def _watch_anew(self, file: MovedFile, missed: tuple[str, ChangedBlocks]) -> None:
+    async def _watch_anew(self, file: MovedFile, missed: tuple[str, Tracker]) -> None:
         """Unless somebody has since. A name is never had twice: a mark of the old watch is none of the new one's."""
         async with self._rings:
             if self._watched.get(file.id) == missed:
@@ -259,8 +278,14 @@ class HostMovedFiles:
             for id in [each for each in self._watched if each not in open]:
                 await self._unwatch(id)
             if not self._looked:
-                await in_thread(Pool.DISKS, close_left_over, self._node, frozenset(self._watched))
+                await in_thread(Pool.DISKS, self._clear, frozenset(self._watched))
                 self._looked = True
+
+    def _clear(self, but: Collection[str]) -> None:
+        close_left_over(self._node, but)
+        if self._clones.is_dir():
+            for left in [each for each in self._clones.iterdir() if each.name not in but]:
+                remove_clones(left)
 
     async def unwatch(self, file: MovedFile) -> None:
         await self._unwatch(file.id)
