@@ -1,15 +1,22 @@
 """The warden: sockets outlive edge processes, which are started again, and ended when they stand still."""
 
+import os
 import signal
 import socket
 import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from hawker.clock import SystemClock
-from hawker.edge.warden import Sockets, Warden, listen_at, memory_bytes, pause_s
+from hawker.edge import warden as warden_module
+from hawker.edge.warden import GivenDoor, Sockets, WantedDoors, Warden, listen_at, memory_bytes, pause_s
 from tests.edge.edge_kit import HOST
 from tests.ports import free_port
 from tests.waiting import wait_for
@@ -137,6 +144,46 @@ def test_an_edge_process_that_needs_too_much_memory_is_replaced(tmp_path: Path) 
         wakes.send(bytes([signal.SIGTERM]))
         thread.join(30)
     assert not thread.is_alive()
+
+
+def test_process_that_is_started_again_is_given_no_door_before_it_asks_and_every_door_once_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It closes what it has not asked for, and what another process says must not count as its own word."""
+    ends = list[socket.socket]()
+
+    def start(argv: Sequence[str], channel: socket.socket) -> SimpleNamespace:
+        ends.append(channel.dup())
+        ends[-1].setblocking(False)
+        return SimpleNamespace(pid=os.getpid())
+
+    monkeypatch.setattr(warden_module, "_start", start)
+    door = ("127.0.0.1", free_port())
+    warden = Warden((), time.monotonic, processes=2)
+    lives = warden._lives
+
+    def asks(life: int, end: socket.socket) -> bool:
+        """Whether it is given the door."""
+        end.send(msgspec.msgpack.encode(WantedDoors(doors=(door,))))
+        warden._hear(lives[life])
+        return is_given(end)
+
+    def is_given(end: socket.socket) -> bool:
+        with suppress(BlockingIOError):
+            data, fds, _, _ = socket.recv_fds(end, 1 << 16, 8)
+            for fd in fds:
+                os.close(fd)
+            return msgspec.msgpack.decode(data, type=GivenDoor).port == door[1] and len(fds) == 1
+        return False
+
+    for life in lives:
+        life.begin(())
+    assert asks(0, ends[0]) and asks(1, ends[1])
+    lives[1].begin(())
+    assert not asks(0, ends[0]) and not is_given(ends[2])
+    assert asks(1, ends[2])
+    assert not asks(1, ends[2])
+    warden._sockets.want(())
 
 
 def test_the_memory_of_a_process_is_known_until_it_has_ended() -> None:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from errno import EADDRINUSE
 from functools import partial
 from math import inf
+from operator import attrgetter
 
 import msgspec
 
@@ -342,7 +343,7 @@ class Warden:
     def _answer(self, sockets: Sockets, wanted: set[tuple[str, int]], kind: int) -> None:
         """What a process was given is `told`: a new one is given all that is there, and each is told what changed."""
         changed = set(sockets.want(wanted))
-        for life in self._lives:
+        for life in filter(attrgetter("beats"), self._lives):  # one that has not asked yet would close what it is given
             asked = {*(life.wanted.datagrams if kind else life.wanted.doors)}
             told = life.told[kind]
             told &= asked
