@@ -119,8 +119,9 @@ async def test_clients_are_served_between_parts_that_arrive_at_once(
             await anyio.lowlevel.checkpoint()
 
     def noting(part: Iterable[MachineRoute]) -> None:
-        before.append(turns)
-        more(part)
+        if there := list(part):  # the beginning has none, and may come with the first part
+            before.append(turns)
+        more(there)
 
     monkeypatch.setattr(host.edge, "more", noting)
     async with anyio.create_task_group() as tasks:
