@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
+from hawker.catalog.contract import ResultTable, Statement
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 from hawker.feed import EVERYWHERE, PUBLISH, GatePlace, MachineRoute, RouteHealth
+from hawker.fleet import far_routes
 from hawker.fleet.far_routes import MAX_HOSTS, FarRoutes
 from hawker.ids import AppName, NodeId
 from hawker.machine import State
@@ -255,3 +257,23 @@ async def test_regions_with_many_hosts_are_told_by_some_of_them() -> None:
         far = FarRoutes(me, "mad", rows, gate_of, lambda: True, tuple, lambda *_: None, SystemClock())
         told.append({each.id for each in await far.read_regions()})
     assert all(len(each) == MAX_HOSTS for each in told) and told[0] != told[1], "not all ask the same"
+
+
+async def test_regions_are_read_less_often_than_machines_and_told_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their rows are of the whole fleet, and change with configs alone."""
+    monkeypatch.setattr(far_routes, "_EVERY_S", 0.01)
+    asked = list[str]()
+
+    class Counting(Rows):
+        async def query(self, statement: Statement, *, timeout_s: float) -> ResultTable:
+            asked.append(statement.query)
+            return await super().query(statement, timeout_s=timeout_s)
+
+    rows, told = Counting(), list[tuple[list[MachineRoute], object]]()
+    put_abroad(rows, NEAR, 1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(routes(rows, told).serve)
+        await eventually(lambda: len(told) >= 5)
+        tasks.cancel_scope.cancel()
+    assert sum("served_machines" in query for query in asked) == 1
+    assert all([each.region for each in machines] == ["iad"] for machines, _ in told)

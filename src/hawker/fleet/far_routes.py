@@ -27,6 +27,8 @@ MAX_MACHINES = 20_000
 MAX_HOSTS = 4
 """That an edge is told of for an app in each other region."""
 _EVERY_S, _QUERY_S = 1.0, 5.0
+_REGIONS_EVERY_S = 5.0
+"""What hosts of other regions serve changes with configs, and is read from rows of the whole fleet."""
 _ADDRESSES = "SELECT app, ip, shared FROM app_ips ORDER BY created_at, app"
 _PRIVATE = "SELECT app, ip FROM private_ips ORDER BY created_at, app"
 _REACHED = (
@@ -51,13 +53,14 @@ _HEALTH = (
 )
 _OF_FOUND = _OF_APP.replace("machines.app", "found.app")
 _REGIONS = (
-    "SELECT found.node, found.app, found.publish, found.services, nodes.region, "
+    "SELECT found.node, found.app, found.publish, found.services, found.region, "
     f"{_OF_FOUND.format('network_id')}, {_OF_FOUND.format('org')} "
     # of a host's machines of the app one that is published, if there is one: SQLite takes the columns of the greatest
-    "FROM (SELECT node, app, publish, services, max((publish = ?) || machine) FROM served_machines "
-    "WHERE publish = ? OR app IN (SELECT app FROM app_ips) OR app IN (SELECT app FROM private_ips) "
-    "GROUP BY node, app) AS found JOIN nodes ON nodes.node = found.node "
-    "WHERE nodes.region NOT IN (?, '') ORDER BY found.app, found.node LIMIT ?"
+    "FROM (SELECT served.node, app, publish, services, nodes.region, max((publish = ?) || machine) "
+    "FROM nodes CROSS JOIN served_machines AS served ON served.node = nodes.node "  # of one region alone: no row
+    "WHERE nodes.region NOT IN (?, '') "
+    "AND (publish = ? OR app IN (SELECT app FROM app_ips) OR app IN (SELECT app FROM private_ips)) "
+    "GROUP BY served.node, app) AS found ORDER BY found.app, found.node LIMIT ?"
 )
 _WORST = {"critical": RouteHealth.CRITICAL, "warning": RouteHealth.UNASKED}
 _log = bind("hawker.edge")
@@ -98,12 +101,15 @@ class FarRoutes:
 
     async def serve(self) -> None:
         """Until cancelled. What cannot be read leaves what was told before."""
-        told = False
+        told, abroad, again_at = False, list[MachineRoute](), 0.0
         while True:
             try:
                 addresses = await self.addresses()
                 if self._wanted() or any(each.is_private for each in addresses):
-                    self._tell([*await self.read(), *await self.read_regions()], addresses)
+                    if self._clock.monotonic() >= again_at:
+                        abroad = await self.read_regions()
+                        again_at = self._clock.monotonic() + _REGIONS_EVERY_S
+                    self._tell([*await self.read(), *abroad], addresses)
                     told = True
                 elif told:
                     self._tell((), ())
@@ -146,7 +152,7 @@ class FarRoutes:
         """For each app and other region some hosts that have machines of it. Raises what a query raises."""
         found: dict[tuple[str, str], list[MachineRoute]] = {}
         away_s: dict[str, float] = {}
-        for row in await self._rows(_REGIONS, EVERYWHERE, EVERYWHERE, self._region, MAX_MACHINES):
+        for row in await self._rows(_REGIONS, EVERYWHERE, self._region, EVERYWHERE, MAX_MACHINES):
             node, app = NodeId(str(row[0])), AppName(str(row[1]))
             gate = self._gate_of(node, app)
             route = None if gate is None else _stand_in(row, gate)
