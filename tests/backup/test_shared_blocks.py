@@ -16,7 +16,7 @@ from hawker.backup.transfer import restore, save
 from hawker.host.extents import SharedFiles
 from hawker.host.unreadable import FileRange
 from tests.backup.conftest import ABOUT, SIZE, bytes_of, files_below
-from tests.fixtures.sharing_disk import KINDS, lacks, sharing_disk
+from tests.fixtures.sharing_disk import KINDS, sharing_disk
 
 pytestmark = pytest.mark.anyio
 FIRST, SECOND = (f"acme/web/vol_a/2026112{day}T161500Z-aaaa" for day in (3, 4))
@@ -25,9 +25,6 @@ BACKUPS = 5
 
 @pytest.fixture(scope="module", params=KINDS)
 def disk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    missing = lacks(request.param)
-    if missing is not None:
-        pytest.skip(missing)
     with sharing_disk(tmp_path_factory.mktemp("disk"), request.param) as root:
         yield root
 

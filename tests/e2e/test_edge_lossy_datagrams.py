@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from anyio.to_thread import run_sync
 
-from hawker.chaos.fleet.network_lab import LabHost, NetworkLab
+from hawker.chaos.fleet.network_lab import LabHost
 from hawker.chaos.fleet.real_fleet import LabFleet
 from hawker.chaos.hostile.python_image import PYTHON, REFERENCE, write_python_image
-from hawker.clock import SystemClock
 from hawker.errors import BadRequest
 from hawker.feed import EVERYWHERE, PUBLISH
 from tests.e2e.command_line import CommandLine
+from tests.e2e.edge_hosts import edge_hosts
 from tests.e2e.shop import Shop
 from tests.e2e.test_fleet_images import SMALL
 from tests.waiting import eventually
@@ -46,16 +46,8 @@ while True:
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[LabFleet]:
-    for name in ("street", "nodes"):
-        (tmp_path / name).mkdir()
-    with NetworkLab(tmp_path / "street", 83, 2) as lab:
-        fleet = LabFleet(lab, tmp_path / "nodes", SystemClock(), driver="container")
-        for number, stall in enumerate(fleet.stalls):
-            flags = ("--label", f"host={number}", "--edge-address", stall.host.address)
-            stall.daemon.flags = (*stall.daemon.flags, *flags)
-        with fleet:
-            yield fleet
-    assert fleet.left == []
+    with edge_hosts(tmp_path, 83, 2) as fleet:
+        yield fleet
 
 
 def heard_by_clients(address: str) -> list[tuple[bytes, bytes, list[bytes]]]:

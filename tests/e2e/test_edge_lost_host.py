@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from hawker.api.contract.machine import Machine, WaitState
-from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.chaos.fleet.real_fleet import LabFleet
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest
 from hawker.feed import EVERYWHERE, PUBLISH
 from tests.certificates import issued, root_pem
 from tests.e2e.command_line import CommandLine
+from tests.e2e.edge_hosts import edge_hosts
 from tests.e2e.shop import Shop
 from tests.e2e.test_fleet_images import SMALL
 from tests.waiting import eventually
@@ -30,16 +30,8 @@ SLOWEST_S = 2.5
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[LabFleet]:
-    for name in ("street", "nodes"):
-        (tmp_path / name).mkdir()
-    with NetworkLab(tmp_path / "street", 78, 3) as lab:
-        fleet = LabFleet(lab, tmp_path / "nodes", SystemClock(), driver="container")
-        for number, stall in enumerate(fleet.stalls):
-            flags = ("--label", f"host={number}", "--edge-address", stall.host.address)
-            stall.daemon.flags = (*stall.daemon.flags, *flags)
-        with fleet:
-            yield fleet
-    assert fleet.left == []
+    with edge_hosts(tmp_path, 78, 3) as fleet:
+        yield fleet
 
 
 @dataclass(slots=True)

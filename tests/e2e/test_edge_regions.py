@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from hawker.api.contract.machine import Machine, WaitState
-from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.chaos.fleet.real_fleet import LabFleet
-from hawker.clock import SystemClock
 from hawker.errors import BadRequest
 from hawker.feed import EVERYWHERE, PUBLISH
+from tests.e2e.edge_hosts import edge_hosts
 from tests.e2e.shop import Shop
 from tests.e2e.test_fleet_images import SMALL
 from tests.waiting import eventually
@@ -23,17 +22,8 @@ PORT, WITHIN_S = 18_445, 120.0
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[LabFleet]:
-    for name in ("street", "nodes"):
-        (tmp_path / name).mkdir()
-    with NetworkLab(tmp_path / "street", 84, 3) as lab:
-        regions = ("ams", "iad", "iad")
-        fleet = LabFleet(lab, tmp_path / "nodes", SystemClock(), driver="container", regions=regions)
-        for number, stall in enumerate(fleet.stalls):
-            flags = ("--label", f"host={number}", "--edge-address", stall.host.address)
-            stall.daemon.flags = (*stall.daemon.flags, *flags)
-        with fleet:
-            yield fleet
-    assert fleet.left == []
+    with edge_hosts(tmp_path, 84, 3, regions=("ams", "iad", "iad")) as fleet:
+        yield fleet
 
 
 async def order(shop: Shop, number: int) -> Machine:

@@ -11,7 +11,7 @@ import pytest
 from hawker.host.extents import MOST_EXTENTS, SharedFiles, tells_places
 from hawker.host.sparse import shares_blocks
 from hawker.host.unreadable import FileRange
-from tests.fixtures.sharing_disk import KINDS, lacks, sharing_disk
+from tests.fixtures.sharing_disk import KINDS, sharing_disk
 
 BLOCK, MIB = 4096, 1 << 20
 SIZE = 8 * MIB
@@ -21,9 +21,6 @@ pytestmark = pytest.mark.root
 
 @pytest.fixture(scope="module", params=KINDS)
 def disk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    missing = lacks(request.param)
-    if missing is not None:
-        pytest.skip(missing)
     with sharing_disk(tmp_path_factory.mktemp("disk"), request.param) as root:
         yield root
 

@@ -22,7 +22,7 @@ from hawker.vault import Vault
 from hawker.volume.encryption import VolumeKeys
 from hawker.volume.host_backups import HostBackups
 from tests.backup.conftest import SIZE, files_below
-from tests.fixtures.sharing_disk import KINDS, lacks, sharing_disk
+from tests.fixtures.sharing_disk import KINDS, sharing_disk
 
 pytestmark = pytest.mark.anyio
 CLOCK = SystemClock()
@@ -214,9 +214,6 @@ async def test_damage_that_was_found_is_written_anew_by_the_next_backup_once(
 
 @pytest.fixture(params=KINDS)
 def sharing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
-    missing = lacks(request.param)
-    if missing is not None:
-        pytest.skip(missing)
     with sharing_disk(tmp_path, request.param) as root:
         yield Host(root / "here", tmp_path / "place")
 

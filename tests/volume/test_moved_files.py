@@ -19,7 +19,7 @@ from hawker.volume.host_copies import HostCopies
 from hawker.volume.moved_blocks import blocks_in
 from hawker.volume.moved_files import BlockChanges, FilePlace, HostMovedFiles, MovedFile, StoredPiece, draft_of
 from tests.fixtures.dying_disk import dying_disk
-from tests.fixtures.sharing_disk import KINDS, lacks, sharing_disk
+from tests.fixtures.sharing_disk import KINDS, sharing_disk
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -265,9 +265,6 @@ async def test_watch_that_missed_something_is_begun_anew_and_knows_no_earlier_ma
 @pytest.mark.parametrize("kind", KINDS)
 async def test_file_that_a_monitor_writes_to_is_watched_where_files_share_blocks(tmp_path: Path, kind: str) -> None:
     """There is no loop device over what a microVM has. What it writes while it ends is told, too."""
-    lacking = lacks(kind)
-    if lacking is not None:
-        pytest.skip(lacking)
     with sharing_disk(tmp_path, kind) as place:
         files, file = at(place), made(place, at_1=b"a" * 100)
         await files.watch(ONE, "first")
