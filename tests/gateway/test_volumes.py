@@ -7,7 +7,9 @@ import pytest
 
 from hawker.api.contract.volume import CREATE_SNAPSHOT, DELETE_VOLUME, LIST_SNAPSHOTS, Volume
 from hawker.errors import Forbidden, HawkerError, NotFound, Unprocessable
+from hawker.gateway import volumes
 from hawker.permission import Action, Attempt
+from hawker.record.node import NODE, NodeRecord
 from tests.gateway.town import FAR, HERE, Broker, Town, of_volume, town_of
 from tests.worker.hourglass import in_virtual_time
 
@@ -67,6 +69,17 @@ async def test_a_node_that_cannot_be_reached_is_passed_over(town: Town) -> None:
         host.cut = host.region == HERE and host.id != "00000001"
     for _ in range(3):
         assert (await first(town).api.volume()).zone == "00000001"
+
+
+async def test_a_node_that_was_cordoned_a_moment_ago_is_passed_over(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(volumes, "_open", lambda node: node.alive)  # the broker has not heard of it
+    cordoned, *_, left = [host for host in town.hosts.values() if host.region == HERE]
+    store = cordoned.worker.store
+    node = NodeRecord(id=cordoned.id, region=HERE, created_at=0.0, cordoned=True)
+    await store.write(lambda tx: tx.put(NODE, "self", node))
+    assert [(await first(town).api.volume()).zone for _ in range(2)] == [left.id, left.id]
 
 
 async def test_nowhere_is_said_with_where_there_are_nodes(town: Town) -> None:

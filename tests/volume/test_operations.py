@@ -18,11 +18,11 @@ from hawker.api.contract.volume import (
     VolumeParams,
 )
 from hawker.clock import ManualClock
-from hawker.errors import NoRoom, NotFound, QuotaExceeded, Unprocessable, WrongState
-from hawker.ids import AppName, VolumeId, is_volume_id
+from hawker.errors import NoRoom, NotFound, QuotaExceeded, Unavailable, Unprocessable, WrongState
+from hawker.ids import AppName, NodeId, VolumeId, is_volume_id
 from hawker.machine import State
 from hawker.node import Capacity
-from hawker.record.node import used
+from hawker.record.node import NODE, NodeRecord, used
 from hawker.record.org import QuotaRule
 from hawker.record.volume import GONE_VOLUMES, SNAPSHOTS, VOLUMES, Fstype, VolumeRecord, VolumeState
 from hawker.sim.node.sim_worker import APP, SimWorker
@@ -47,6 +47,17 @@ async def test_a_volume_takes_room_for_as_long_as_it_is_there(worker: SimWorker,
     assert used(worker.store).disk_mib == 0 and stall.disks.files == {}
     assert worker.store.get(VOLUMES, volume.id) is None and worker.store.get(GONE_VOLUMES, volume.id) is not None
     check_at_rest(stall)
+
+
+async def test_volume_is_not_created_on_a_node_that_takes_nothing_new_but_from_what_only_it_has(shelf: Shelf) -> None:
+    """A broker may not have heard of it yet."""
+    source, store = await shelf.written(), shelf.worker.store
+    node = NodeRecord(id=NodeId("00000001"), region="mad", created_at=0.0, cordoned=True)
+    await store.write(lambda tx: tx.put(NODE, "self", node))
+    with pytest.raises(Unavailable, match="the node is cordoned: nothing was created"):
+        await shelf.create("more")
+    await shelf.create("fork", source_volume_id=source)
+    assert len(await shelf.list()) == 2
 
 
 async def test_no_more_is_promised_than_there_is(worker: SimWorker, stall: MemoryWorld) -> None:

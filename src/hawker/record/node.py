@@ -61,7 +61,7 @@ COPY = Bucket("copy", CopyRecord)  # the one key "self"
 
 
 def closed(reader: Reader) -> str | None:
-    """Why the node takes no new machines, if so."""
+    """Why the node takes no new machines and volumes, if so."""
     node = reader.get(NODE, "self")
     if node is None:
         return None

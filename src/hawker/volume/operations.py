@@ -11,7 +11,16 @@ from typing import Any, TypeVar
 from hawker.api.bounds import MAX_RETENTION_DAYS, MIN_RETENTION_DAYS
 from hawker.api.contract.volume import CreateVolumeRequest, UpdateVolumeRequest
 from hawker.clock import Clock
-from hawker.errors import DeadlineExceeded, HawkerError, NoRoom, NotFound, NotServed, Unprocessable, WrongState
+from hawker.errors import (
+    DeadlineExceeded,
+    HawkerError,
+    NoRoom,
+    NotFound,
+    NotServed,
+    Unavailable,
+    Unprocessable,
+    WrongState,
+)
 from hawker.failpoint import reach
 from hawker.fsm import journal
 from hawker.fsm.contract import Flow, Resource, WhenBusy
@@ -25,7 +34,7 @@ from hawker.quota.quotas import Quotas
 from hawker.record.app import APPS, org_of
 from hawker.record.machine import MACHINES, MachineRecord, machine_resource
 from hawker.record.move import check_here
-from hawker.record.node import used
+from hawker.record.node import closed, used
 from hawker.record.org import Amount
 from hawker.record.volume import GOING, IN_MAKING, VOLUMES, Fstype, VolumeRecord, VolumeState, volume_resource
 from hawker.settings import Settings
@@ -127,10 +136,15 @@ class Volumes:
 
     async def create(self, record: VolumeRecord, flow: Flow[Any] = VOLUME_CREATE) -> VolumeRecord:
         """Admit and create in one transaction; `flow` fills it. Raises `NoRoom`, `Unprocessable` when the app has too
-        many."""
+        many, `Unavailable` on a node that takes nothing new, so that the broker goes on to the next; a copy can be
+        made nowhere else."""
         assert self.disks is not None
+        is_copy = record.source_snapshot is not None or record.source_volume is not None
 
         def apply(tx: Tx) -> VolumeRecord:
+            reason = None if is_copy else closed(tx)
+            if reason is not None:
+                raise Unavailable(f"{reason}: nothing was created")
             self.admit(tx, record)
             self._accept(tx, flow, record.id)
             return record
