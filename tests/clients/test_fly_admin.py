@@ -225,9 +225,16 @@ async def test_a_volume_is_made_attached_extended_and_deleted(admin: Admin) -> N
         admin.call("Volume.deleteVolume", admin.of_volume(made.id), into=t.Volume)
     extended = admin.call("Volume.extendVolume", admin.of_volume(made.id, size_gb=2), into=t.Extended)
     assert extended.volume.size_gb == 2
-    if extended.needs_restart:  # a host whose kernel grows no file system in use
+
+    async def grown() -> bool:
+        """After a restart, unless a mount namespace of others that was made meanwhile has it mounted, too."""
         admin.call("Machine.restartMachine", admin.at(user.id), into=t.Ok)
         await admin.shop.wait(user.id, "started")
+        told = admin.call("Volume.extendVolume", admin.of_volume(made.id, size_gb=2), into=t.Extended)
+        return not told.needs_restart
+
+    if extended.needs_restart:  # a host whose kernel grows no file system in use
+        await eventually(grown)
     listed = admin.call("Volume.listVolumes", admin.shop.app, into=list[t.Volume])
     assert [(each.id, each.size_gb) for each in listed] == [(made.id, 2)] and listed[0].blocks > there.blocks
     snapshot = await admin.snapshot_of(made.id)
