@@ -14,6 +14,9 @@ from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 LONG = pytest.mark.long(reason="ten daemons die; the flow `memory` with its five is the short form")
+FIVE = pytest.mark.long(
+    reason="five daemons die; tests/chaos/test_kill_runner_siege.py has deaths, and test_steps.py what is printed"
+)
 AGAIN = pytest.mark.long(reason="the other signal is the short form")
 WITHIN_S = 600.0
 
@@ -25,7 +28,7 @@ def steps(place: Path, *arguments: str) -> list[str]:
 @pytest.mark.parametrize(
     ("flow", "driver", "last"),
     [
-        pytest.param("memory", "container", ["memory", "limit", "after"], marks=pytest.mark.root),
+        pytest.param("memory", "container", ["memory", "limit", "after"], marks=[pytest.mark.root, FIVE]),
         pytest.param("rest", "process", ["rest", "release", "after"], marks=LONG),
     ],
     ids=["memory", "rest"],

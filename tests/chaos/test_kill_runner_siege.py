@@ -62,6 +62,7 @@ async def test_a_death_is_survived(place: str, kill_runner: KillRunner) -> None:
     assert outcome.recovered_ms is not None and outcome.recovered_ms > 0
 
 
+@pytest.mark.long(reason="tests/crash/test_kill_at_every_step.py has them on containers, by the same code")
 async def test_one_death_after_the_other_is_survived(kill_runner: KillRunner) -> None:
     places = ["create.accept.before", "create.accept.after", "create.launch.before", "create.launch.spawned"]
     outcomes = [outcome async for outcome in deaths(kill_runner, scenario("create"), places, in_a_row=True)]

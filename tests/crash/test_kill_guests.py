@@ -13,7 +13,15 @@ from hawker.chaos.steps import StepsPlan, deaths, killable_node
 from hawker.clock import SystemClock
 from tests.kernel import kernels
 
-pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.long(
+        reason="boots some 40 guest kernels under emulation; test_kill_at_every_step.py has deaths with containers, "
+        "tests/e2e/test_microvm.py a guest's life"
+    ),
+]
 STEPS = {
     "create": ("create.launch.",),
     "stop": ("stop.halt.",),
@@ -25,7 +33,6 @@ STEPS = {
 steps --driver qemu` goes through all."""
 
 GUESTS = [scenario for scenario in SCENARIOS if scenario.name in STEPS]
-LONG = pytest.mark.long(reason="boots some 40 guest kernels under emulation; the deaths in a stop are the short form")
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +52,7 @@ async def kill_runner(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator
     assert left == []
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [pytest.param(scenario, marks=[] if scenario.name == "stop" else LONG) for scenario in GUESTS],
-    ids=[scenario.name for scenario in GUESTS],
-)
+@pytest.mark.parametrize("scenario", GUESTS, ids=lambda scenario: scenario.name)
 async def test_a_guests_flow_survives_death_at_every_place_that_concerns_it(
     scenario: Scenario, kill_runner: KillRunner
 ) -> None:

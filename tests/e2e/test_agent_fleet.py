@@ -136,12 +136,13 @@ async def test_nodes_beside_agents_are_called_over_tls_and_by_nodes_only(fleet: 
                 await node.call(HEALTH)
 
 
-async def test_calls_that_carry_what_was_written_find_it_at_every_node(fleet: AgentFleet) -> None:
+@pytest.mark.parametrize("turns", [1, pytest.param(3, marks=pytest.mark.long(reason="one of them is the short form"))])
+async def test_calls_that_carry_what_was_written_find_it_at_every_node(fleet: AgentFleet, turns: int) -> None:
     """As the command line does: each call says what the calls before it wrote."""
     await fleet.together()
     for number, each in enumerate(fleet.hosts):
         hawker = CommandLine({**each.node.environment, "HAWKER_DATA_DIR": str(each.node.data_dir)})
-        for turn in range(3):
+        for turn in range(turns):
             app = f"said-{number}-{turn}"
             hawker.say("apps", "create", app)
             run = ("machine", "run", "hawker/hello", "--app", app, "--label", f"host={turn}")

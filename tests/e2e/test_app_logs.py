@@ -23,7 +23,7 @@ from tests.waiting import eventually, wait_for
 pytestmark = pytest.mark.anyio
 WITHIN_S = 150.0
 HERE = AppParams(app_name="shop")
-LINES = 4000
+LINES = 1500
 COUNTS = (
     f"i=0; while [ $i -lt {LINES} ]; do echo line $i; i=$((i+1)); [ $((i % 10)) = 0 ] && sleep 0.01; done; printf end"
 )

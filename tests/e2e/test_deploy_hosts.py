@@ -47,7 +47,7 @@ async def _deploy(client: Client) -> DeployInfo:
     return await client.call(CREATE_DEPLOY, params=AppParams(app_name="shop"), body=body)
 
 
-@pytest.mark.long(reason="the trial of deploys, in its short form, loses the host of a driver too")
+@pytest.mark.long(reason="a host is lost; the simulator of deploys in `make check` loses the hosts of drivers, too")
 async def test_a_deploy_goes_on_at_another_node_when_its_home_is_lost(tmp_path: Path) -> None:
     with three_hosts(tmp_path) as hosts:
         home, second, third = hosts

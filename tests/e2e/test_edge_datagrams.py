@@ -102,6 +102,9 @@ def test_datagrams_reach_a_machine_wherever_its_app_is(node: RunningNode, tmp_pa
     assert json.loads(hawker.say("machine", "status", "one", "-o", "json"))["machine"]["state"] == "started"
 
 
+@pytest.mark.long(
+    reason="a node of its own; test_edge_processes.py kills either process under streams, the test above has datagrams"
+)
 def test_datagrams_of_apps_of_both_processes_are_answered_whichever_is_killed(tmp_path: Path) -> None:
     write_python_image(tmp_path / "image")
     with running_node(tmp_path / "node", "--edge-address", "127.0.0.1", "--edge-processes", "2") as node:

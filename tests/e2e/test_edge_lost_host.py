@@ -86,9 +86,7 @@ async def order(shop: Shop, number: int) -> Machine:
     return await shop.run_somewhere(config, BadRequest)
 
 
-@pytest.mark.long(
-    reason="a host is lost; tests/chaos/edge/test_edge_trial.py loses one under load, too: the short form"
-)
+@pytest.mark.long(reason="a host is lost; test_edge_regions.py loses one, too: the short form")
 @pytest.mark.parametrize(
     ("clients", "per_s", "seconds"),
     [

@@ -21,6 +21,10 @@ async def played(plan: DeployTrialPlan) -> list[DeployRow]:
     return told
 
 
+@pytest.mark.long(
+    reason="four nodes; tests/e2e/test_deploys_page.py kills client and daemon, test_deploy_edge.py has requests, and "
+    "the simulator of deploys in `make check` loses drivers"
+)
 async def test_a_deploy_ends_whoever_of_its_client_and_its_driver_dies(tmp_path: Path) -> None:
     """The short form of `hawker chaos deploys`."""
     kinds = (BlowKind.CLIENT, BlowKind.DRIVER_HOST)

@@ -34,6 +34,10 @@ async def played(plan: EdgeTrialPlan) -> list[EdgeRow]:
 
 @pytest.mark.root
 @pytest.mark.slow
+@pytest.mark.long(
+    reason="three nodes under load; tests/e2e/test_edge.py has a daemon's death, test_edge_regions.py a lost host, the "
+    "simulator of edges in `make check` both"
+)
 async def test_a_request_is_not_lost_when_a_daemon_or_a_host_dies(tmp_path: Path) -> None:
     """The short form of `hawker chaos edge`."""
     blows = (EdgeBlow.DAEMON, EdgeBlow.HOST)

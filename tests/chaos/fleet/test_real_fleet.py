@@ -15,6 +15,9 @@ pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.anyio]
 WITHIN_S = 150.0
 
 
+@pytest.mark.long(
+    reason="tests/e2e/test_edge_regions.py takes the power from a host of a fleet, test_network_lab.py gives it back"
+)
 async def test_nodes_find_each_other_again_after_a_crash_and_without_power(tmp_path: Path) -> None:
     for name in ("street", "nodes"):
         (tmp_path / name).mkdir()

@@ -11,7 +11,7 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.slow,
     pytest.mark.anyio,
-    pytest.mark.long(reason="four nodes are hurt for a minute; test_real_fleet.py is the short form"),
+    pytest.mark.long(reason="four nodes are hurt for a minute; tests/e2e/test_agent_fleet.py is the short form"),
 ]
 
 
