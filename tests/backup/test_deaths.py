@@ -15,6 +15,7 @@ from hawker.backup.repository import BackupRepository
 from hawker.backup.transfer import restore, save, verify
 from tests.backup.conftest import ABOUT, bytes_of, opened
 from tests.backup.dying_writer import MOMENTS
+from tests.short_form import short_form
 
 pytestmark = pytest.mark.anyio
 FIRST, SECOND = (f"acme/web/vol_a/2026112{day}T161500Z-aaaa" for day in (3, 4))
@@ -22,7 +23,9 @@ OBJECTS = 5
 """Of the second backup: two packs, two segments, a manifest."""
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment", short_form(MOMENTS, lambda moment: moment == "within", "a death within an object is the short form")
+)
 async def test_backup_that_was_killed_at_any_object_is_finished_by_the_next_process(
     local: BackupRepository, kept: Path, volume: Path, tmp_path: Path, moment: str
 ) -> None:

@@ -67,6 +67,9 @@ async def test_a_release_that_crashes_is_taken_back_by_another_node_when_its_hom
         assert await fleet.settled() == []
 
 
+@pytest.mark.long(
+    reason="seconds of a played fleet; a lost home, above, is the short form, and `make check` plays cuts"
+)
 async def test_a_home_that_is_cut_off_begins_nothing_more_and_follows_later() -> None:
     async with played_deploys() as fleet:
         await fleet.deploy()
@@ -94,6 +97,9 @@ async def test_a_request_to_a_deploy_holds_when_its_home_is_lost_at_once() -> No
         assert await fleet.settled() == []
 
 
+@pytest.mark.long(
+    reason="seconds of a played fleet; a request to a deploy whose home is lost, above, is the short form"
+)
 async def test_a_deploy_that_was_accepted_goes_on_when_its_home_is_lost_at_once() -> None:
     async with played_deploys() as fleet:
         await fleet.deploy()

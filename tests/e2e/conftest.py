@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from hawker.api.client import Client
+from hawker.chaos.hostile.python_image import write_python_image
 from tests.e2e.images import toolbox, write_layout
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.shop import Shop
@@ -39,6 +41,14 @@ async def shop(client: Client, _numbers: Iterator[int]) -> AsyncIterator[Shop]:
     shop = await Shop(client, f"shop-{next(_numbers)}").open()
     yield shop
     await shop.close()
+
+
+@pytest.fixture(scope="session")
+def python_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of an image with Python."""
+    archive = tmp_path_factory.mktemp("python") / "image.tar"
+    write_python_image(archive)
+    return archive
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,14 @@ from tests.e2e.shop import Shop
 from tests.e2e.test_fleet_join import WITHIN_S, Host, order_at, states, three_hosts
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.slow,
+    pytest.mark.long(
+        reason="two nodes; tests/gateway/test_audit_logs.py asks played ones, tests/cli/commands/test_audit.py has "
+        "the commands"
+    ),
+]
 
 
 def hawker_at(host: Host, token: str | None = None) -> CommandLine:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.hostile.python_image import PYTHON, REFERENCE, write_python_image
+from hawker.chaos.hostile.python_image import PYTHON, REFERENCE
 from hawker.host.own_user import Capability
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode
@@ -27,11 +27,9 @@ except socket.gaierror as error:
 
 
 @pytest.fixture(scope="module")
-def hawker(node: RunningNode, tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+def hawker(node: RunningNode, python_image: Path) -> CommandLine:
     line = CommandLine(node.environment | {"HAWKER_DATA_DIR": str(node.data_dir)})
-    image = tmp_path_factory.mktemp("image") / "python.tar"
-    write_python_image(image)
-    line.say("images", "import", str(image), "--as", REFERENCE)
+    line.say("images", "import", str(python_image), "--as", REFERENCE)
     line.say("apps", "create", "shop")
     line.say("apps", "create", "other", "--network", "apart")
     line.say("run", REFERENCE, "--name", "one", "-a", "shop", *REST)

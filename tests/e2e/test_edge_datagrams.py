@@ -14,7 +14,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from hawker.api.contract.machine import WaitState
-from hawker.chaos.hostile.python_image import PYTHON, REFERENCE, write_python_image
+from hawker.chaos.hostile.python_image import PYTHON, REFERENCE
 from hawker.feed import EVERYWHERE, PUBLISH
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode, running_node
@@ -69,11 +69,10 @@ def answers(address: str, port: int) -> bool:
             return False
 
 
-def test_datagrams_reach_a_machine_wherever_its_app_is(node: RunningNode, tmp_path: Path) -> None:
+def test_datagrams_reach_a_machine_wherever_its_app_is(node: RunningNode, python_image: Path) -> None:
     hawker = CommandLine(node.environment | {"HAWKER_DATA_DIR": str(node.data_dir)})
     port = free_port()
-    write_python_image(tmp_path / "image")
-    hawker.say("images", "import", str(tmp_path / "image"), "--as", REFERENCE)
+    hawker.say("images", "import", str(python_image), "--as", REFERENCE)
     hawker.say("apps", "create", "names")
     told = hawker.say(
         "run", REFERENCE, "-a", "names", "--name", "one", "-p", f"{port}:5353/udp", "--", PYTHON, "-c", SERVE
@@ -105,11 +104,12 @@ def test_datagrams_reach_a_machine_wherever_its_app_is(node: RunningNode, tmp_pa
 @pytest.mark.long(
     reason="a node of its own; test_edge_processes.py kills either process under streams, the test above has datagrams"
 )
-def test_datagrams_of_apps_of_both_processes_are_answered_whichever_is_killed(tmp_path: Path) -> None:
-    write_python_image(tmp_path / "image")
+def test_datagrams_of_apps_of_both_processes_are_answered_whichever_is_killed(
+    tmp_path: Path, python_image: Path
+) -> None:
     with running_node(tmp_path / "node", "--edge-address", "127.0.0.1", "--edge-processes", "2") as node:
         hawker = CommandLine(node.environment | {"HAWKER_DATA_DIR": str(node.data_dir)})
-        hawker.say("images", "import", str(tmp_path / "image"), "--as", REFERENCE)
+        hawker.say("images", "import", str(python_image), "--as", REFERENCE)
         ports = [free_port() for _ in APPS]
         for app, port in zip(APPS, ports, strict=True):
             hawker.say("apps", "create", app)
@@ -125,12 +125,11 @@ def test_datagrams_of_apps_of_both_processes_are_answered_whichever_is_killed(tm
 
 
 @pytest.mark.anyio
-async def test_datagrams_at_one_host_reach_and_wake_a_machine_of_another(tmp_path: Path) -> None:
-    write_python_image(tmp_path / "image")
+async def test_datagrams_at_one_host_reach_and_wake_a_machine_of_another(tmp_path: Path, python_image: Path) -> None:
     with two_hosts(tmp_path, [("--edge-address", address) for address in HOSTS[:2]]) as (here, there):
         for host in (here, there):
             hawker = CommandLine(host.node.environment | {"HAWKER_DATA_DIR": str(host.node.data_dir)})
-            hawker.say("images", "import", str(tmp_path / "image"), "--as", REFERENCE)
+            hawker.say("images", "import", str(python_image), "--as", REFERENCE)
         async with here.node.client() as client:
             shop = Shop(client, "names")
             await shop.open()

@@ -17,7 +17,15 @@ from tests.e2e.shop import Shop
 from tests.e2e.test_fleet_images import SMALL
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.long(
+        reason="a street of three nodes, of which one is lost; tests/fleet/test_floating.py elects holders, "
+        "tests/host/test_floating.py has the host's side, and test_edge.py an address of an app's own"
+    ),
+]
 PORT, WITHIN_S = 18_446, 120.0
 
 

@@ -76,6 +76,9 @@ async def test_fresh_node_restores_from_the_place_and_its_key_alone(place: Backu
         assert await text_in(restored) == "written before the host was lost\n"
 
 
+@pytest.mark.long(
+    reason="two more nodes; tests/cli/commands/volumes/test_key.py has the key, the test above the fresh node"
+)
 async def test_lost_config_comes_back_from_the_exported_key(tmp_path: Path) -> None:
     """The place has lost it, too."""
     passphrase, kept, key = tmp_path / "passphrase", tmp_path / "kept", tmp_path / "key"

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 POOL = ("--public-ipv4", "203.0.113.8/32", "--public-ipv4", "203.0.113.4/30", "--public-ipv6", "2001:db8:7::/64")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
     flags = ("--ephemeral", "--driver", "process", "--shared-ipv4", "192.0.2.80", *POOL)
     with running_node(tmp_path_factory.mktemp("node"), *flags) as node:
@@ -24,11 +24,14 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
 
 
 @pytest.fixture
-def hawker(node: RunningNode) -> CommandLine:
+def hawker(node: RunningNode) -> Iterator[CommandLine]:
+    """There are two apps, with all addresses to be given."""
     hawker = CommandLine(node.environment | {"HAWKER_DATA_DIR": str(node.data_dir)})
     for app in ("shop", "bank"):
         hawker.say("apps", "create", app)
-    return hawker
+    yield hawker
+    for app in ("shop", "bank"):
+        hawker("apps", "destroy", app)
 
 
 def listed(hawker: CommandLine, app: str) -> list[dict[str, Any]]:

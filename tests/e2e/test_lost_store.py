@@ -140,6 +140,9 @@ async def check_stopped(shop: Shop, machine: Machine) -> None:
     assert (await shop.get(machine.id)).state == "stopped"
 
 
+@pytest.mark.long(
+    reason="a node of its own; the test above restores a backup, tests/store/test_restore.py replaces a damaged store"
+)
 def test_a_torn_store_is_refused_and_a_backup_mends_it(node: RunningNode, hawker: CommandLine, tmp_path: Path) -> None:
     copy = str(tmp_path / "node.db")
     machine = anyio.run(_one_machine, node)

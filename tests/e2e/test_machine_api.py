@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.hostile.python_image import PYTHON, REFERENCE, write_python_image
+from hawker.chaos.hostile.python_image import PYTHON, REFERENCE
 from tests.e2e.running_node import HAWKER, RunningNode, running_node
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -34,7 +34,6 @@ class Console:
     def __init__(self, node: RunningNode, image: Path) -> None:
         self._inside = ("nsenter", f"--net=/proc/{node.pid}/ns/net", "--", HAWKER)
         self._environment = {**os.environ, **node.environment, "HAWKER_DATA_DIR": str(node.data_dir)}
-        write_python_image(image)
         self.say("images", "import", str(image), "--as", REFERENCE)
         self.say("apps", "create", "shop")
         self.say("apps", "create", "bank", "--network", "apart")
@@ -50,9 +49,11 @@ class Console:
         return self.say("exec", "--no-stdin", machine, PYTHON, "-c", ASK, token).strip()
 
 
-def test_machine_calls_the_api_with_a_token_of_its_own_and_never_with_the_root_token(tmp_path: Path) -> None:
+def test_machine_calls_the_api_with_a_token_of_its_own_and_never_with_the_root_token(
+    tmp_path: Path, python_image: Path
+) -> None:
     with running_node(tmp_path / "node", "--ephemeral", "--machine-api", before_it=HOST) as node:
-        console = Console(node, tmp_path / "python.tar")
+        console = Console(node, python_image)
         of_shop = console.say("tokens", "create", "--app", "shop", "--actions", "r").strip()
         of_bank = console.say("tokens", "create", "--app", "bank", "--actions", "r").strip()
         assert console.ask("one", of_shop) == "200 True"
@@ -62,7 +63,8 @@ def test_machine_calls_the_api_with_a_token_of_its_own_and_never_with_the_root_t
         assert "the root token is not taken from a machine" in console.ask("one", node.token)
 
 
-def test_machine_of_a_node_without_the_setting_does_not_reach_the_api(tmp_path: Path) -> None:
+@pytest.mark.long(reason="a node of its own; tests/api/test_listener.py has the listener, the test above the refusals")
+def test_machine_of_a_node_without_the_setting_does_not_reach_the_api(tmp_path: Path, python_image: Path) -> None:
     with running_node(tmp_path / "node", "--ephemeral", before_it=HOST) as node:
-        console = Console(node, tmp_path / "python.tar")
+        console = Console(node, python_image)
         assert console.ask("one", node.token).startswith("none")

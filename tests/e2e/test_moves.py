@@ -44,20 +44,22 @@ LEDGER = "i=0; while true; do i=$((i+1)); echo $i >> /data/ledger; sync /data/le
 """Numbers that are on disk before they are said."""
 
 
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[tuple[Host, Host]]:
-    with two_hosts(tmp_path) as pair:
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Host]]:
+    """Both take machines, before and after each test."""
+    with two_hosts(tmp_path_factory.mktemp("hosts")) as pair:
         yield pair
 
 
 @pytest.fixture
-async def shop(hosts: tuple[Host, Host]) -> AsyncIterator[Shop]:
-    """As the broker of the first node knows it."""
+async def shop(hosts: tuple[Host, Host], request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
+    """An app of the test's own, as the broker of the first node knows it."""
     await met(hosts)
     async with hosts[0].node.client() as client:
-        shop = Shop(client, "moves")
+        shop = Shop(client, request.node.name.removeprefix("test_").replace("_", "-")[:40].strip("-"))
         await shop.open()
         yield shop
+        await shop.close()
 
 
 async def with_ledger(shop: Shop, image: str, *, memory_mb: int = 64, program: str = LEDGER) -> Machine:
@@ -328,6 +330,7 @@ async def test_a_drain_moves_a_machine_that_keeps_its_root_filesystem_and_loses_
     assert roots(hosts[1 - here], machine) and not roots(hosts[here], machine)
     await shop.wait(machine.id, "started")
     assert str(before) in (await shop.said(machine.id, "cat", "/ledger")).split()
+    command.say("node", "uncordon", hosts[here].node.node_id)
 
 
 async def test_a_suspended_machine_moves_by_a_cold_start_and_keeps_its_files(

@@ -7,10 +7,11 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
-from hawker.chaos.hostile.python_image import PYTHON, REFERENCE, write_python_image
+from hawker.chaos.hostile.python_image import PYTHON, REFERENCE
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode
 from tests.waiting import wait_for
@@ -34,12 +35,10 @@ serve(every)
 
 
 @pytest.fixture(scope="module")
-def hawker(node: RunningNode, tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+def hawker(node: RunningNode, python_image: Path) -> CommandLine:
     """With a machine `echo` that is started."""
     line = CommandLine(node.environment | {"HAWKER_DATA_DIR": str(node.data_dir)})
-    image = tmp_path_factory.mktemp("image") / "python.tar"
-    write_python_image(image)
-    line.say("images", "import", str(image), "--as", REFERENCE)
+    line.say("images", "import", str(python_image), "--as", REFERENCE)
     line.say("run", REFERENCE, "--name", "echo", "--", PYTHON, "-c", ECHO)
     return line
 

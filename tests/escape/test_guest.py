@@ -121,6 +121,7 @@ async def test_endless_output_takes_no_more_room_and_hinders_nobody(fresh: Host)
     assert sizes(fresh)["ledger"] == before
 
 
+@pytest.mark.long(reason="boots a guest under emulation; endless output, in the test above, is the short form")
 async def test_an_endless_console_takes_no_more_room_and_hinders_nobody(fresh: Host) -> None:
     began = CLOCK.monotonic()
     await fresh.start("while :; do head -c 100000 /dev/zero > /dev/console; done")

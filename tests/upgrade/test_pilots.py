@@ -25,7 +25,14 @@ from hawker.runtime.spec import Ends, InstanceSpec
 from tests.runtime.plain import MACHINE, spec
 from tests.upgrade.builds import ROOT
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.slow,
+    pytest.mark.long(
+        reason="compiles the pilot of each earlier version; in test_deploys.py machines outlive daemons of the version "
+        "before and of this one"
+    ),
+]
 
 _BUILD = """
 from pathlib import Path
@@ -37,7 +44,6 @@ programs.mkdir(parents=True, exist_ok=True)
 b.compile_program(here, b.compiler_for(here, b.guest_target()), b.sources_of(here, "pilot"), programs / "pilot")
 """
 _WITHIN_S = 900  # a compiler without its cache, on a busy host
-OLDER = pytest.mark.long(reason="compiles the pilot of each earlier version; the last one is the short form")
 
 _EARLIER = """
 import asyncio, json, sys
@@ -67,13 +73,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.fixture(
-    scope="session",
-    params=[
-        *(pytest.param(version, marks=OLDER) for version in range(frames.OLDEST_VERSION, frames.VERSION - 1)),
-        frames.VERSION - 1,
-    ],
-)
+@pytest.fixture(scope="session", params=range(frames.OLDEST_VERSION, frames.VERSION))
 def earlier(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its source, with its pilot built; a machine of the process driver uses no other program. What came after it said
     that it speaks one version more."""

@@ -23,6 +23,7 @@ from hawker.sim.node.world import MemoryWorld
 from hawker.time_window import DAY_S, TimeWindow
 from hawker.volume.backup_schedule import is_due, share_of
 from hawker.volume.flows import VOLUME_BACKUP, SendBackup
+from tests.volume.conftest import LOOKS_EVERY_S
 from tests.volume.shelf import Shelf, of
 from tests.worker.invariants import check_at_rest
 
@@ -83,6 +84,7 @@ def stall(tmp_path: Path) -> MemoryWorld:
     passphrase = tmp_path / "passphrase"
     return MemoryWorld(
         tmp_path,
+        reconcile_every_s=LOOKS_EVERY_S,
         backup_every_s=DAY_S,
         backup_verify_percent=0,
         backup_url=str(tmp_path / "place"),

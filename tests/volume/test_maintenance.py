@@ -18,6 +18,7 @@ from hawker.volume.disks import Disk, Usage
 from hawker.volume.maintenance import TRIM_S, Growth, Trims, larger_size
 from hawker.volume.moved_files import MovedFile
 from hawker.volume.retention import GRACE_S
+from tests.volume.conftest import LOOKS_EVERY_S
 from tests.volume.shelf import Shelf
 
 pytestmark = pytest.mark.anyio
@@ -270,7 +271,7 @@ async def test_a_disk_that_refuses_a_trim_is_asked_again_the_next_day(
 
 
 async def test_a_setting_switches_trims_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = MemoryWorld(tmp_path, volume_discards=False)
+    world = MemoryWorld(tmp_path, reconcile_every_s=LOOKS_EVERY_S, volume_discards=False)
     trimmed = Trimmed(world, monkeypatch)
     async with world.open() as worker:
         await worker.app()

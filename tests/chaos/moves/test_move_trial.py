@@ -29,6 +29,10 @@ async def played(plan: MoveTrialPlan) -> list[BlowRow]:
     return told
 
 
+@pytest.mark.long(
+    reason="four moves under load; the simulator of moves in `make check` kills whoever takes part and cuts links, "
+    "tests/e2e/test_moves.py has moves of real nodes"
+)
 async def test_a_client_loses_nothing_whoever_dies_and_when_a_link_is_cut(tmp_path: Path) -> None:
     """The short form of `hawker chaos move`; its writer stands for a database."""
     cut = Blow(OrderedMove("warm"), cut_s=2, cut_at=MoveState.WARMING)

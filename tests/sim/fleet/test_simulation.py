@@ -22,7 +22,7 @@ _PLAY = "import sys; from hawker.cli.main import main; sys.exit(main(sys.argv[1:
 
 
 @pytest.mark.parametrize(
-    "seed", short_form([3, 4, 6, 13], lambda seed: seed == 4, "`make check` plays ten seeds of fleets")
+    "seed", short_form([3, 4, 6, 13], lambda seed: False, "`make check` plays ten seeds of fleets")
 )
 def test_nothing_is_found_in_a_sound_fleet(seed: int) -> None:
     outcome = play(draw(seed))
@@ -35,7 +35,7 @@ def test_a_seed_repeats_a_run() -> None:
 
 def traced(hash_seed: str) -> bytes:
     """The whole trace of one seed, from a process of its own, without the line that says how fast it was."""
-    words = ["sim", "fleet", "--seeds", "11-11", "--trace"]
+    words = ["sim", "fleet", "--seeds", "11-11", "--minutes", "0.5", "--trace"]
     environ = {**os.environ, "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-c", _PLAY, *words]
     said = subprocess.run(command, capture_output=True, env=environ, timeout=300, check=True).stdout
@@ -44,7 +44,7 @@ def traced(hash_seed: str) -> bytes:
 
 def test_a_seed_gives_the_same_run_in_every_process() -> None:
     first = traced("1")
-    assert first == traced("3") and first.count(b"\n") > 200
+    assert first == traced("3") and first.count(b"\n") > 100
 
 
 def test_error_that_breaks_a_node_is_a_finding() -> None:

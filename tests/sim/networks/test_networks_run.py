@@ -13,6 +13,7 @@ def test_the_same_seed_is_the_same_run_and_finds_nothing() -> None:
     assert first.found == () and first.apps and first.answers and first.shown
 
 
+@pytest.mark.long(reason="`make check` plays some seeds of each simulator")
 def test_some_seeds_keep_every_promise() -> None:
     outcomes = [play(draw(seed)) for seed in range(1, 6)]
     assert [outcome.found for outcome in outcomes] == [()] * 5

@@ -146,6 +146,7 @@ async def test_a_move_that_waits_is_cancelled_and_one_under_way_leaves_its_turn(
         assert await fleet.settled() == []
 
 
+@pytest.mark.long(reason="an hour of a played fleet; a turn of a move under way, below, is the short form")
 async def test_a_turn_is_kept_as_long_as_its_move_is_under_way() -> None:
     async with played_fleet() as fleet:
         await apart(fleet)

@@ -304,10 +304,10 @@ class MoveHost:
         """Each machine that runs writes to its volume and to the root filesystem that it keeps, and is told that it is
         on disk; what each then has. One with a kernel of its own writes to its memory, too: each that began is another
         one."""
-        told = dict[str, int]()
-        if self._dark:
+        told, running = dict[str, int](), self._running()
+        if not running:
             return told
-        rootfs, running, heaps = self.world.rootfs, self._running(), self.world.host.heaps
+        rootfs, heaps = self.world.rootfs, self.world.host.heaps
         if self.world.features.disks:
             for machine_id in sorted(running):
                 heaps[machine_id] += 1

@@ -49,6 +49,7 @@ from hawker.sim.moves.move_host import MoveFleet, MoveHost, MoveMoment, memory_k
 from hawker.sim.moves.move_plan import DARK_FROM, DROPS, HOSTS, MoveOperation, MovePlan, MoveVerb
 from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.sim.node.sim_worker import APP, SimWorker, params
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.moves.unit import unit_files
 
 _LOOK_S = 0.05
@@ -75,6 +76,7 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
             self._fleet.hosts[host.id] = host
         self._acknowledged: dict[str, int] = {}
         self._forgiven: set[str] = set()
+        self._read: dict[NodeId, tuple[MemoryStore, int]] = {}  # by host: its moves were read after so many commits
         self._generations = Generations()
         self._ambushes: list[tuple[NodeId, str, bool]] = []
         self._fleet.call_network.hears = self._hear
@@ -245,7 +247,11 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
     def _forgive(self) -> None:
         """What was written at a node from which it was taken back is lost, as was said."""
         for host in self._fleet.hosts.values():
-            for _, move in host.world.store.scan(MOVES):
+            store = host.world.store
+            if self._read.get(host.id) == (store, store.commits):
+                continue
+            self._read[host.id] = store, store.commits
+            for _, move in store.scan(MOVES):
                 if move.reclaimed and move.id not in self._forgiven:
                     self._forgiven.add(move.id)
                     for file in unit_files(move):
