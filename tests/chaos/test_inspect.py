@@ -28,7 +28,10 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(params=["process", pytest.param("container", marks=pytest.mark.root)])
+MORE = pytest.mark.long(reason="machines that are processes are the short form")
+
+
+@pytest.fixture(params=["process", pytest.param("container", marks=[pytest.mark.root, MORE])])
 async def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Daemon]:
     daemon = Daemon(tmp_path, CLOCK, driver=request.param)
     await run_sync(daemon.start)

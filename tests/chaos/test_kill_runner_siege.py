@@ -85,6 +85,7 @@ def spoil(place: Path) -> None:
     store.write_bytes(bytes(1 << 16))
 
 
+@pytest.mark.long(reason="three boots that fail; a boot that is refused, in test_daemon.py, is the short form")
 async def test_a_node_that_cannot_be_started_is_told_and_cleaned_up_after(tmp_path: Path) -> None:
     """Its store is damaged, and one of its machines runs."""
     before, left = host(), list[str]()

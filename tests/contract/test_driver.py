@@ -149,7 +149,6 @@ async def test_the_first_process_to_end_ends_the_machine(rig: Rig) -> None:
     assert (exit.exit_code, exit.process) == (5, 1)
 
 
-@pytest.mark.booted
 async def test_a_pilot_killed_from_outside_is_a_killed_machine(rig: Rig) -> None:
     spec = await rig.started(FOREVER)
     await rig.kill_pilot(spec.machine_id)

@@ -26,7 +26,6 @@ async def attach(rig: Rig, command: str, *, tty: bool = False) -> Attachment:
     return await rig.driver.attach(spec.machine_id, 0, rows=30 if tty else 0, cols=100 if tty else 0)
 
 
-@pytest.mark.booted
 async def test_a_process_reads_what_a_client_types_and_ends_with_it(real: Rig) -> None:
     session = await attach(real, "cat; exit 7")
     assert await session.position() == 0

@@ -45,7 +45,6 @@ async def test_destroy_ends_what_lost_its_directory(rig: Rig) -> None:
     assert spec.machine_id not in await rig.driver.list()
 
 
-@pytest.mark.booted
 async def test_a_lost_control_group_is_given_back_while_the_instance_runs(rig: Rig) -> None:
     if rig.lose_cgroup is None:
         pytest.skip("these machines have no control group here, or one that only the runtime can make")

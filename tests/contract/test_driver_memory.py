@@ -35,7 +35,6 @@ async def test_a_driver_without_limits_says_so(rig: Rig) -> None:
             await call()
 
 
-@pytest.mark.booted
 async def test_the_limit_is_the_specs_until_it_is_changed(limited: Rig) -> None:
     spec = await limited.started(FOREVER)
     found = await limited.driver.memory(spec.machine_id)

@@ -114,6 +114,9 @@ def cramped(tmp_path: Path) -> Iterator[RunningNode]:
         unmount(disk)
 
 
+@pytest.mark.long(
+    reason="a disk and a node of its own; tests/image/test_download.py and tests/e2e/test_full_disk.py have full disks"
+)
 async def test_a_disk_that_is_full(cramped: RunningNode, registry: Registry) -> None:
     noise = os.urandom(64 * MIB)
     reference = push(registry, "test/large", "v1", ImageParts([layer(tar(("noise", noise)))], {"Cmd": ["/noise"]}))

@@ -69,6 +69,7 @@ def answers(address: str, port: int) -> bool:
             return False
 
 
+@pytest.mark.long(reason="a node and three machines of its own; the hop to another host, below, is the short form")
 def test_datagrams_reach_a_machine_wherever_its_app_is(node: RunningNode, python_image: Path) -> None:
     hawker = CommandLine(node.environment | {"HAWKER_DATA_DIR": str(node.data_dir)})
     port = free_port()

@@ -20,7 +20,6 @@ from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.test_edge import answers, asks_on, get, gone, in_flight, warden_of
 from tests.ports import free_port
-from tests.short_form import short_form
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -117,8 +116,9 @@ def asks_once(client: socket.socket) -> bytes:
         return client.recv(1000)[9:12]
 
 
-@pytest.mark.parametrize(
-    "app", short_form(APPS, lambda app: app == APPS[-1], "the app of the other process is the short form")
+@pytest.mark.parametrize("app", APPS)
+@pytest.mark.long(
+    reason="waits for 10 s; test_edge.py has a sleeper, the simulator of edges in `make check` two processes"
 )
 def test_a_machine_sleeps_and_is_woken_once_by_many_who_come_to_both_processes(
     node: RunningNode, hawker: CommandLine, tmp_path: Path, app: str

@@ -104,7 +104,7 @@ def test_a_shell_reads_files_and_goes_with_its_machine(hawker: CommandLine, imag
 
 
 def test_a_command_that_ends_at_once_gives_its_output_and_status(hawker: CommandLine, toolbox_image: str) -> None:
-    for streams in ("-i", "-t", "-it", "-it", "-it"):
+    for streams in ("-i", "-t", "-it"):
         done = hawker("run", "--rm", streams, toolbox_image, "sh", "-c", "echo said; exit 3")
         assert (done.status, done.out.split()) == (3, ["said"]) and "error" not in done.err, done
 

@@ -112,6 +112,7 @@ async def test_an_image_with_users_processes_files_and_a_volume_runs_as_ever(
         await again.close()
 
 
+@pytest.mark.long(reason="boots one more guest under emulation; a guest's life, above, is the short form")
 async def test_a_server_is_reached_over_its_address_and_keeps_its_connections(node: RunningNode, shop: Shop) -> None:
     machine = await shop.run({"image": HELLO, "restart": {"policy": "on-failure"}})
     await eventually(lambda: answers(machine.private_ip))

@@ -151,6 +151,9 @@ async def test_a_machine_moves_with_its_volume_and_back(
         assert before in numbers
 
 
+@pytest.mark.long(
+    reason="waits for what is looked at now and then; tests/worker/moves/test_snapshots.py has it in virtual time"
+)
 async def test_a_snapshot_follows_its_volume_and_is_restored_at_the_new_node(
     hosts: tuple[Host, Host], shop: Shop
 ) -> None:

@@ -47,12 +47,14 @@ async def test_killed_daemon_is_replaced_at_its_address_and_machines_go_on(node:
     node.stop()
 
 
+@pytest.mark.long(reason="a node of its own; tests/up/test_template.py stops templates")
 def test_template_stops_as_a_daemon_does(node: RunningNode) -> None:
     daemon = _daemon(node)
     node.stop()
     assert not Path(f"/proc/{daemon}").exists()
 
 
+@pytest.mark.long(reason="a node of its own; tests/up/test_template.py kills templates, the test above a daemon")
 def test_killed_template_leaves_the_directory_to_the_next_node(node: RunningNode) -> None:
     daemon = _daemon(node)
     node.kill()

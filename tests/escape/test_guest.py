@@ -149,6 +149,9 @@ async def test_a_forged_journal_is_believed_as_little_as_it_deserves(fresh: Host
     assert not fresh.run().path.exists()
 
 
+@pytest.mark.long(
+    reason="boots a guest under emulation; tests/runtime/test_microvm_launch.py and tests/guest/test_vm.py have panics"
+)
 async def test_a_kernel_that_panics_ends_its_machine_with_a_reason(fresh: Host) -> None:
     await fresh.start("read line; echo c > /proc/sysrq-trigger < /dev/null")
     with anyio.fail_after(ANSWER_S):

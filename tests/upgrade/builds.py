@@ -1,4 +1,4 @@
-"""Versions of Hawker to deploy: the wheel of a commit, built and unpacked beside the one that is tested.
+"""Versions of Hawker to deploy: the wheel of a commit, built and unpacked, and the sources that are tested.
 
 Nothing is downloaded: the compiler and the libraries are those of the environment that runs the tests.
 """
@@ -42,8 +42,9 @@ class Build:
         return subprocess.run(command, env=self.environment, capture_output=True, check=False).returncode == 0
 
 
-def this_version(place: Path) -> Build:
-    return _build("this version", ROOT, place)
+def this_version() -> Build:
+    """As it stands here."""
+    return Build("this version", ROOT / "src")
 
 
 def earlier_version(place: Path) -> Build | None:

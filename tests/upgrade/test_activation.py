@@ -87,6 +87,7 @@ def environment_of(pid: int) -> bytes:
     return Path(f"/proc/{pid}/environ").read_bytes()
 
 
+@pytest.mark.long(reason="a node of its own; tests/host/test_systemd.py has what is taken out of the environment")
 @pytest.mark.root
 async def test_nothing_of_the_activation_reaches_a_machine(node: InitSystem) -> None:
     node.start(SOURCE, *QUIET)
@@ -114,6 +115,7 @@ def unit_cgroup() -> Iterator[Path]:
         group.rmdir()
 
 
+@pytest.mark.long(reason="two boots; tests/upgrade/test_deploys.py has machines that outlive daemons")
 @pytest.mark.root
 async def test_machines_are_not_in_the_control_group_of_the_unit(node: InitSystem) -> None:
     """So they outlive even a manager that kills the whole group."""

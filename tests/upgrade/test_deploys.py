@@ -46,7 +46,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Build, Build]:
     before = earlier_version(place / "before")
     if before is None:
         pytest.skip("there is no earlier commit that builds: this needs git and a history")
-    return before, this_version(place / "this")
+    return before, this_version()
 
 
 @pytest.fixture

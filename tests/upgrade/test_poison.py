@@ -12,10 +12,15 @@ from hawker.fsm.transition import VAIN_RESUMES
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.shop import HELLO, Shop
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.slow,
+    pytest.mark.long(
+        reason="seven boots; in tests/fsm/test_crash.py as many lives end in one step, and the run is stuck"
+    ),
+]
 
 DIES_WITHIN_S = 90.0
-OTHER = pytest.mark.long(reason="the death after the step takes the way of the one before it")
 SLEEPER = {"image": HELLO, "init": {"exec": ["/bin/sh", "-c", "exec sleep 600"]}, "restart": {"policy": "no"}}
 
 
@@ -26,7 +31,7 @@ async def ordered(node: RunningNode) -> None:
             await shop.order(SLEEPER)
 
 
-@pytest.mark.parametrize("where", ["create.launch.before", pytest.param("create.launch.after", marks=OTHER)])
+@pytest.mark.parametrize("where", ["create.launch.before", "create.launch.after"])
 async def test_a_step_that_kills_every_daemon_does_not_keep_the_node_down(where: str, tmp_path: Path) -> None:
     with running_node(tmp_path / "node", "--driver", "process") as node:
         node.kill()

@@ -23,6 +23,7 @@ from hawker.volume.encryption import VolumeKeys
 from hawker.volume.host_backups import HostBackups
 from tests.backup.conftest import SIZE, files_below
 from tests.fixtures.sharing_disk import KINDS, sharing_disk
+from tests.short_form import short_form
 
 pytestmark = pytest.mark.anyio
 CLOCK = SystemClock()
@@ -212,7 +213,9 @@ async def test_damage_that_was_found_is_written_anew_by_the_next_backup_once(
 # Where files share blocks.
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(
+    params=short_form(KINDS, lambda kind: kind == "xfs", "tests/backup/test_shared_blocks.py has both kinds")
+)
 def sharing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
     with sharing_disk(tmp_path, request.param) as root:
         yield Host(root / "here", tmp_path / "place")
