@@ -1,10 +1,12 @@
 """Heads of requests and answers: what is understood, and what two servers could read in two ways."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.edge.head import bare_line_end, parse_request, parse_response
+from hawker.edge.head import AnswerReader, RequestHead, RequestReader, bare_line_end, parse_request, parse_response
 from hawker.edge.refusal import Code, ProxyError
 
 HOST = b"Host: a\r\n"
@@ -119,3 +121,45 @@ def test_a_bad_answer_is_refused(data: bytes) -> None:
 )
 def test_a_line_that_ends_otherwise_is_seen(data: bytes, found: bool) -> None:
     assert bare_line_end(data) is found
+
+
+def read_or_refused(read: Callable[[bytes], RequestHead], data: bytes) -> RequestHead | tuple[Code, str]:
+    try:
+        return read(data)
+    except ProxyError as error:
+        return error.code, error.told
+
+
+@pytest.mark.parametrize("place", [b"/%ca", b"/a?%c", b"/?b%c", b"%c/", b"//%c:1/?%c"])
+def test_a_head_behind_one_with_the_same_fields_is_read_as_if_it_were_the_first(place: bytes) -> None:
+    reader = RequestReader()
+    for byte in range(256):
+        for method in (b"GET", b"FOO", b"OPTIONS", b"CONNECT"):
+            reader.read(request(b"Accept: x\r\n"))
+            second = request(b"Accept: x\r\n", line=method + b" " + place.replace(b"%c", bytes([byte])) + b" HTTP/1.1")
+            assert read_or_refused(reader.read, second) == read_or_refused(parse_request, second)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"GET", b"PUT", b"M-SEARCH", b"BREW"]),
+            st.sampled_from([b"/", b"/b", b"http://a/c", b"*", b"d", b"/" + b"e" * 1100, b"/" + b"f" * 17_000]),
+            st.sampled_from([b"1.0", b"1.1", b"1.2"]),
+            st.sampled_from([b"", b"Content-Length: 1\r\n", b"Connection: close\r\n", b"X: " + b"y" * 3000 + b"\r\n"]),
+        ),
+        max_size=6,
+    )
+)
+def test_what_a_connection_asked_before_changes_no_head(asked: list[tuple[bytes, bytes, bytes, bytes]]) -> None:
+    reader = RequestReader()
+    for method, target, version, lines in asked:
+        data = request(lines, line=method + b" " + target + b" HTTP/" + version)
+        assert read_or_refused(reader.read, data) == read_or_refused(parse_request, data)
+
+
+def test_an_answer_that_is_said_again_is_read_for_its_own_request() -> None:
+    reader, said = AnswerReader(), b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"
+    for data, method in ((said, b"GET"), (said, b"GET"), (said, b"HEAD"), (said.replace(b"3", b"4"), b"HEAD")):
+        assert reader.read(data, method) == parse_response(data, method)
+    assert reader.read(said, b"GET") is reader.read(said, b"GET")

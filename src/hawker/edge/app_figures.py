@@ -39,8 +39,11 @@ class _Lately(Generic[K, V]):
         self.all: OrderedDict[K, V] = OrderedDict()
         self._most = most
         self._make = make
+        self._last: tuple[K, V] | None = None
 
     def of(self, key: K) -> V:
+        if self._last is not None and self._last[0] == key:
+            return self._last[1]
         found = self.all.get(key)
         if found is None:
             found = self.all[key] = self._make()
@@ -48,6 +51,7 @@ class _Lately(Generic[K, V]):
                 self.all.popitem(last=False)
         else:
             self.all.move_to_end(key)
+        self._last = key, found
         return found
 
 

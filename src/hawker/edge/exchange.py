@@ -116,7 +116,9 @@ class HttpExchange:
     async def run(self) -> None:
         """Whatever goes wrong is answered. Addresses take turns."""
         try:
-            await self._services.entrance.come_in(key_of(self._origin.client))
+            key = key_of(self._origin.client)
+            if not self._services.entrance.comes_in(key):
+                await self._services.entrance.wait(key)
             await self._serve()
         except ProxyError as error:
             self.refuse(error)

@@ -7,6 +7,7 @@ reaches a machine rewritten, never as it came, so no request of a client can bec
 import re
 
 import httptools
+from msgspec.structs import replace
 
 from hawker.edge.refusal import Code, ProxyError
 from hawker.value_object import ValueObject
@@ -17,6 +18,7 @@ FIELD_BYTES = 16 << 10
 FIELDS = 128
 _METHOD = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}"
 _REQUEST_LINE = re.compile(rb"(" + _METHOD + rb") ([\x21\x22\x24-\x7e]+) HTTP/1\.([01])\r\n")
+_PLAIN_LINE = re.compile(rb"(" + _METHOD + rb") (/[\x21\x22\x24-\x7e]{0,1023})(?= HTTP/1\.[01]\r\n)")
 _ABSOLUTE = re.compile(rb"(?i)https?://([^/?]*)(.*)", re.DOTALL)
 _HOST = re.compile(rb"([A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])(?::(\d{1,5}))?")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -32,6 +34,7 @@ _TARGET, _METHOD_ALONE = re.compile(rb"[\x21\x22\x24-\x7e]+"), re.compile(_METHO
 _NONE_OF_HTTP2 = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
 _WEBSOCKET, _WEBSOCKET_KEY = b"websocket", b"aGF3a2VyLXdlYnNvY2tldA=="
 """HTTP/2 has no such key, and HTTP/1.1 wants one, so that no cache answers for a machine: none is between us."""
+_REMEMBERED_BYTES = 2 << 10
 IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})
 
 Field = tuple[bytes, bytes]
@@ -182,6 +185,28 @@ def parse_request(data: bytes) -> RequestHead:
     )
 
 
+class RequestReader:
+    """Of one connection. Clients mostly ask on with the same fields: those are not read again where nothing but the
+    path differs, in bytes that llhttp takes in any path."""
+
+    def __init__(self) -> None:
+        self._head: RequestHead | None = None
+        self._behind = b""  # the target, in the bytes that the head was read from
+
+    def read(self, data: bytes) -> RequestHead:
+        """As `parse_request`."""
+        head, line = self._head, _PLAIN_LINE.match(data)
+        if line is not None and head is not None and line[1] == head.method and data[line.end() :] == self._behind:
+            target = line[2]
+            return head if target == head.target else replace(head, target=target)
+        head = parse_request(data)
+        if line is not None and len(data) <= _REMEMBERED_BYTES:
+            self._head, self._behind = head, data[line.end() :]
+        else:
+            self._head = None
+        return head
+
+
 def parse_http2(fields: list[Field], *, ended: bool) -> RequestHead:
     """A request as HTTP/1.1 would say it. `ended`: no body comes. Raises `ProxyError`."""
     pseudo = {name: value for name, value in fields if name.startswith(b":")}
@@ -243,6 +268,8 @@ def _joined_cookies(fields: list[Field]) -> list[Field]:
 
 def parse_response(data: bytes, method: bytes) -> ResponseHead:
     """`method` is that of the request. A machine is trusted as little as a client. Raises `ProxyError`."""
+    if len(data) > HEAD_BYTES or bare_line_end(data):
+        raise ProxyError(Code.PU02, known="the machine's answer is malformed")
     collected = _Collected()
     parser = httptools.HttpResponseParser(collected)
     try:
@@ -269,6 +296,23 @@ def parse_response(data: bytes, method: bytes) -> ResponseHead:
         bodiless=method == b"HEAD" or status in _NO_BODY or 100 <= status < 200,
         upgrade=found.wants_upgrade,
     )
+
+
+class AnswerReader:
+    """Of one connection. An answer that is said again is not read again."""
+
+    def __init__(self) -> None:
+        self._data, self._method = b"", b""
+        self._head: ResponseHead | None = None
+
+    def read(self, data: bytes, method: bytes) -> ResponseHead:
+        """As `parse_response`."""
+        if self._head is not None and data == self._data and method == self._method:
+            return self._head
+        head = parse_response(data, method)
+        known = len(data) <= _REMEMBERED_BYTES
+        self._head, self._data, self._method = (head, data, method) if known else (None, b"", b"")
+        return head
 
 
 def parse_http2_answer(fields: list[Field], method: bytes, *, ended: bool) -> ResponseHead:

@@ -13,7 +13,7 @@ import anyio
 
 from hawker.edge.body import BadBody, MessageBody, NoBody, Trailer, chunk, last_chunk, request_body
 from hawker.edge.exchange import HttpExchange
-from hawker.edge.head import HEAD_BYTES, LINE_BYTES, Field, RequestHead, ResponseHead, bare_end_since, parse_request
+from hawker.edge.head import HEAD_BYTES, LINE_BYTES, Field, RequestHead, RequestReader, ResponseHead, bare_end_since
 from hawker.edge.http2_connection import PREFACE_HEAD, Http2Connection
 from hawker.edge.nghttp2 import is_there
 from hawker.edge.refusal import Code, ProxyError
@@ -49,6 +49,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._scope: anyio.CancelScope | None = None
         self._buffer = bytearray()
+        self._reader = RequestReader()
         self._waiter: asyncio.Future[None] | None = None
         self._exchange: HttpExchange | None = None
         self._head: RequestHead | None = None
@@ -246,7 +247,7 @@ class HttpConnection(asyncio.Protocol):
                     self._become_http2(data)
                     return
                 self._services.table.work(self)
-                head = parse_request(data)
+                head = self._reader.read(data)
             except ProxyError as error:
                 self._refuse(error)
                 await self._linger()
@@ -261,6 +262,8 @@ class HttpConnection(asyncio.Protocol):
         """None when the client has nothing more to ask. Raises `ProxyError`."""
         began, looked = False, 0
         self.deadline = self._now() + (self._head_s() if first else IDLE_S)
+        if not self._buffer and not self._ended and not self._paused:
+            await self._wait(first=first, began=began)
         while True:
             while self._buffer[:2] == b"\r\n":  # RFC 9112, 2.2: an empty line before a request is passed over
                 del self._buffer[:2]

@@ -17,7 +17,7 @@ from hawker.edge.body import (
     chunk,
     last_chunk,
 )
-from hawker.edge.head import HEAD_BYTES, ResponseHead, bare_line_end, parse_response
+from hawker.edge.head import HEAD_BYTES, AnswerReader, ResponseHead
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import ServiceTarget
 from hawker.edge.splice import UNSENT_MAX, reset, watch_peer
@@ -51,6 +51,7 @@ class MachineConnection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._error: ProxyError | None = None
         self._ended = False
+        self._reader = AnswerReader()
         self._how = ""  # it ended, where that is known
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -126,9 +127,7 @@ class MachineConnection(asyncio.Protocol):
             await self._wait()
         data = bytes(self._buffer[: end + 4])
         del self._buffer[: end + 4]
-        if len(data) > HEAD_BYTES or bare_line_end(data):
-            raise ProxyError(Code.PU02, known="the machine's answer is malformed")
-        return parse_response(data, method)
+        return self._reader.read(data, method)
 
     async def answer_body(self, head: ResponseHead, pass_on: Callable[[bytes], None]) -> tuple[Trailer, ...]:
         """Pass the content on; returns once it is whole, with what trails it. Raises `ProxyError`."""

@@ -25,10 +25,15 @@ class RoundRobin:
 
     async def come_in(self, key: str) -> None:
         """Returns when it is the turn of the oldest request of this key, which is this one."""
-        if key in self._waiting or not self._has_room(key):
-            await self._wait(key)
-            return
-        self._count(key)
+        if not self.comes_in(key):
+            await self.wait(key)
+
+    def comes_in(self, key: str) -> bool:
+        """Whether it does so at once."""
+        at_once = key not in self._waiting and self._has_room(key)
+        if at_once:
+            self._count(key)
+        return at_once
 
     def next_turn(self, key: str) -> asyncio.Future[None]:
         """Done in one of the next turns, when it is the oldest one of this key. Cancel it to be passed over."""
@@ -41,7 +46,7 @@ class RoundRobin:
     def waiting(self) -> int:
         return sum(map(len, self._waiting.values()))
 
-    async def _wait(self, key: str) -> None:
+    async def wait(self, key: str) -> None:
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, deque()).append(turn)
         await turn  # one whose task is cancelled is passed over
