@@ -2,18 +2,25 @@ from pathlib import Path
 
 import pytest
 
-from hawker.clock import Clock, ManualClock, ShiftedClock, SystemClock, system_clock
+from hawker.clock import Clock, ManualClock, PooledClock, ShiftedClock, SystemClock, system_clock
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("clock", [SystemClock(), ManualClock()], ids=["system", "manual"])
+@pytest.mark.parametrize("clock", [SystemClock(), ManualClock(), PooledClock()], ids=["system", "manual", "pooled"])
 async def test_every_clock_tells_time_and_chance(clock: Clock) -> None:
     before = clock.monotonic()
     await clock.sleep(0.001)
     assert clock.monotonic() >= before + 0.001 and clock.now() > 1_600_000_000
     assert 0 <= clock.random() < 1
     assert len(clock.token_bytes(7)) == 7 and clock.token_bytes(16) != clock.token_bytes(16)
+
+
+def test_no_byte_of_a_pool_is_given_twice() -> None:
+    clock = PooledClock()
+    drawn = [clock.token_bytes(count) for _ in range(1000) for count in (10, 16)]
+    assert len(set(drawn)) == 2000 and len(clock.token_bytes(10_000)) == 10_000
+    assert [len(each) for each in drawn] == [10, 16] * 1000
 
 
 async def test_sleeping_moves_a_manual_clock_at_once() -> None:

@@ -35,6 +35,13 @@ def test_a_node_id_is_8_lowercase_hex_characters() -> None:
     assert len(new_node_id(ManualClock())) == 8
 
 
+def test_a_ulid_is_what_its_moment_and_its_random_bytes_are_written_as() -> None:
+    clock, same = ManualClock(start=1_700_000_000.123), ManualClock(start=1_700_000_000.123)
+    value = int(clock.now() * 1000) << 80 | int.from_bytes(same.token_bytes(10), "big")
+    written = "".join("0123456789ABCDEFGHJKMNPQRSTVWXYZ"[value >> 5 * place & 31] for place in range(25, -1, -1))
+    assert new_ulid(clock) == written
+
+
 def test_ulids_sort_by_time() -> None:
     clock = ManualClock()
     first = new_ulid(clock)

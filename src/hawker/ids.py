@@ -1,6 +1,7 @@
 """Identifiers: their types and how each is made. Random bytes come from the caller's `Clock`."""
 
 import re
+from functools import lru_cache
 from typing import NewType
 
 from hawker.clock import Clock
@@ -24,6 +25,7 @@ _SNAPSHOT_ID = re.compile("vs_[0-9a-z]{16,17}")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]  # what 10 bits are written as
 _PAIR_SHIFTS = range(120, -1, -10)
+_RANDOM_SHIFTS = range(70, -1, -10)  # of the last 16 characters
 
 
 def new_machine_id(clock: Clock) -> MachineId:
@@ -56,7 +58,13 @@ def new_node_id(clock: Clock) -> NodeId:
 
 def new_ulid(clock: Clock) -> str:
     """26 characters that sort by time: 48 bits of Unix milliseconds, then 80 random bits (github.com/ulid/spec)."""
-    return _written((int(clock.now() * 1000) << 80) | int.from_bytes(clock.token_bytes(10), "big"))
+    return _moment(int(clock.now() * 1000)) + _written(int.from_bytes(clock.token_bytes(10), "big"), _RANDOM_SHIFTS)
+
+
+@lru_cache(16)
+def _moment(milliseconds: int) -> str:
+    """The first 10 characters of the ULIDs of this millisecond."""
+    return _written(milliseconds << 80)[:10]
 
 
 def first_ulid(moment: float) -> str:
@@ -64,8 +72,8 @@ def first_ulid(moment: float) -> str:
     return _written(int(moment * 1000) << 80)
 
 
-def _written(value: int) -> str:
-    return "".join([_PAIRS[(value >> shift) & 1023] for shift in _PAIR_SHIFTS])
+def _written(value: int, shifts: range = _PAIR_SHIFTS) -> str:
+    return "".join([_PAIRS[(value >> shift) & 1023] for shift in shifts])
 
 
 def next_ulid(clock: Clock, after: str) -> str:

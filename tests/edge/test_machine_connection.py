@@ -17,7 +17,7 @@ def connection() -> tuple[MachineConnection, Mock]:
     return made, transport
 
 
-def test_a_connection_rests_for_its_time_and_is_used_again() -> None:
+async def test_a_connection_rests_for_its_time_and_is_used_again() -> None:
     now = [0.0]
     pool, target, (kept, transport) = MachinePool(lambda: now[0]), target_of(route(80, 1)), connection()
     pool.keep(target, kept)
@@ -28,7 +28,7 @@ def test_a_connection_rests_for_its_time_and_is_used_again() -> None:
     transport.close.assert_called()
 
 
-def test_a_connection_that_was_closed_or_said_something_is_not_used_again() -> None:
+async def test_a_connection_that_was_closed_or_said_something_is_not_used_again() -> None:
     pool, target = MachinePool(lambda: 0.0), target_of(route(80, 1))
     (closed, _), (talking, _) = connection(), connection()
     for kept in (closed, talking):
@@ -38,7 +38,7 @@ def test_a_connection_that_was_closed_or_said_something_is_not_used_again() -> N
     assert pool.take(target) is None
 
 
-def test_a_connection_does_not_outlive_its_instance_or_its_time() -> None:
+async def test_a_connection_does_not_outlive_its_instance_or_its_time() -> None:
     now, (first, one), (second, two) = [0.0], connection(), connection()
     pool, target = MachinePool(lambda: now[0]), target_of(route(80, 1))
     pool.keep(target, first)

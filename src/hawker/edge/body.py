@@ -219,5 +219,6 @@ class KeptBody:
 
     def drop(self) -> None:
         """Once is enough, and more do no harm."""
-        self._crowd.leave(self._owner, self.size)
+        if self.size:
+            self._crowd.leave(self._owner, self.size)
         self.pieces, self.size = None, 0

@@ -116,9 +116,9 @@ class HttpExchange:
     async def run(self) -> None:
         """Whatever goes wrong is answered. Addresses take turns."""
         try:
-            key = key_of(self._origin.client)
-            if not self._services.entrance.comes_in(key):
-                await self._services.entrance.wait(key)
+            key, entrance = key_of(self._origin.client), self._services.entrance
+            if not entrance.comes_in(key):
+                await entrance.wait(key)
             await self._serve()
         except ProxyError as error:
             self.refuse(error)
@@ -223,11 +223,11 @@ class HttpExchange:
         if self._tls is not None or head.method not in (b"GET", b"HEAD") or not head.target.startswith(CHALLENGES):
             return None
         token = head.target.removeprefix(CHALLENGES).decode("latin-1")
-        return self._services.challenge(self._door, head.host.lower().rstrip("."), token)
+        return self._services.challenge(self._door, head.host, token)
 
     def _find(self, head: RequestHead) -> AppName:
         """The app that is asked for. Raises `ProxyError`, also where TLS was for another one."""
-        host, tls = head.host.lower().rstrip("."), self._tls
+        host, tls = head.host, self._tls
         app = self._services.routes.app_named(self._door, host, self._services.claimer(host), tls=tls is not None)
         if tls is not None and app != tls:
             raise ProxyError(Code.HB05)
@@ -305,7 +305,10 @@ class HttpExchange:
         """What a machine has said instead of an answer, which one, and how the request came there. A request that no
         machine is known to have had goes to another one, if it may be done twice: once."""
         while True:
-            joined, leg = await self._reach_or_return(leg)
+            if leg.order is None:
+                joined = await self._reach(leg.aim, self._now())
+            else:
+                joined, leg = await self._reach_or_return(leg, leg.order)
             self._goes_on = partial(self._elsewhere, leg, joined)
             try:
                 order = await self._converse(leg, joined)
@@ -335,21 +338,18 @@ class HttpExchange:
         others = steering.force is None and self._services.visits.found(aim)
         return replace(leg, aim=aim) if others else None
 
-    async def _reach_or_return(self, leg: _Leg) -> tuple[Joined[MachineConnection], _Leg]:
+    async def _reach_or_return(self, leg: _Leg, order: Replay) -> tuple[Joined[MachineConnection], _Leg]:
         """A replay that finds nobody goes back to where it came from, if the app has said so."""
-        order, began = leg.order, self._now()
-        timeout_s = order.timeout_s if order is not None else None
+        began = self._now()
         try:
-            if timeout_s is None:
-                return await self._reach(leg.aim, began), leg
-            with anyio.fail_after(timeout_s):
+            with anyio.fail_after(order.timeout_s):
                 return await self._reach(leg.aim, began), leg
         except TimeoutError:
             reason, cause = "timeout", ProxyError(Code.PR04)
         except ProxyError as error:
             reason = "no_candidate" if error.code in (Code.PR01, Code.PR02) else "retries_exhausted"
             cause = error
-        if order is None or order.fallback is None or leg.source is None or leg.came_from is None:
+        if order.fallback is None or leg.source is None or leg.came_from is None:
             raise cause
         self._services.counters.add("replays_failed", app=self._app)
         origin = leg.source.machine.id

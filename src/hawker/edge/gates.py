@@ -174,7 +174,7 @@ class Gate:
         self._tell_emptied()
 
     def _tell_emptied(self) -> None:
-        if self.total <= self.lasting:
+        if self._emptied and self.total <= self.lasting:
             waiting, self._emptied = self._emptied, []
             for call in waiting:
                 call()
@@ -340,7 +340,7 @@ class Gates:
         has taken connections before, one that has not is tried by one at a time, and so is one whose host was lost.
         Those that are avoided are none. One on another host counts as twice as loaded, and of equal ones comes last."""
         roomy = [each for each in targets if self._takes(each, now)]
-        proven = [each for each in roomy if self._is_proven(each)]
+        proven = [each for each in roomy if self._is_proven(each)] if len(roomy) > 1 else roomy
         if len(proven) == len(roomy) or not proven:
             found = roomy
         else:

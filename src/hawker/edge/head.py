@@ -337,7 +337,8 @@ def parse_http2_answer(fields: list[Field], method: bytes, *, ended: bool) -> Re
 
 def bare_line_end(data: bytes | bytearray) -> bool:
     """Whether a line of a head ends otherwise than with CR LF: what one server takes for an end, another does not."""
-    return data.count(b"\n") != data.count(b"\r\n") or data.count(b"\r", 0, len(data) - 1) > data.count(b"\r\n")
+    whole = data.count(b"\r\n")
+    return data.count(b"\n") != whole or data.count(b"\r", 0, len(data) - 1) > whole
 
 
 def _collected(data: bytes) -> list[Field]:

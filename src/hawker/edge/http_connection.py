@@ -45,7 +45,8 @@ class HttpConnection(asyncio.Protocol):
         self._door = door
         self._tls = tls
         self._now = services.clock.monotonic
-        self._call_soon: Callable[..., object] = asyncio.get_running_loop().call_soon
+        self._loop = asyncio.get_running_loop()  # asking for it costs a call of the kernel each time
+        self._call_soon: Callable[..., object] = self._loop.call_soon
         self._transport: asyncio.Transport | None = None
         self._scope: anyio.CancelScope | None = None
         self._buffer = bytearray()
@@ -298,7 +299,7 @@ class HttpConnection(asyncio.Protocol):
         return min(float((options.headers_read_timeout if options else None) or HEAD_S), IDLE_S)
 
     async def _wait(self, *, first: bool, began: bool) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
+        self._waiter = self._loop.create_future()
         try:
             await self._waiter
         except asyncio.CancelledError:
@@ -379,7 +380,7 @@ class HttpConnection(asyncio.Protocol):
         with anyio.move_on_after(LINGER_S):
             while not self._ended and self._transport is not None:
                 self._resume()
-                self._waiter = asyncio.get_running_loop().create_future()
+                self._waiter = self._loop.create_future()
                 await self._waiter
                 self._buffer.clear()
 

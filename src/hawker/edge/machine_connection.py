@@ -41,6 +41,7 @@ class MachineConnection(asyncio.Protocol):
     """One connection. `answer_head` and `answer_body` are awaited in turn. Keeps `HostWatcher`."""
 
     def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()  # asking for it costs a call of the kernel each time
         self.transport: asyncio.Transport | None = None
         self.silent = True  # not one byte of an answer to this request has come
         self._source: RequestSource | None = None
@@ -204,7 +205,7 @@ class MachineConnection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     async def _wait(self) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
+        self._waiter = self._loop.create_future()
         try:
             await self._waiter
         finally:

@@ -14,7 +14,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hawker import log
-from hawker.clock import Clock, SystemClock
+from hawker.clock import Clock, PooledClock
 from hawker.edge.process import DRAIN_S, Edge, EdgeParts
 from hawker.edge.shard import EdgeShard
 from hawker.edge.warden import CHANNEL_FD
@@ -32,7 +32,7 @@ def _run(data_dir: Path | None, log_level: str, user: int | None, number: int, p
     channel = socket.socket(fileno=CHANNEL_FD)
     channel.setblocking(False)
     anyio.run(
-        partial(_live, channel, SystemClock(), user, EdgeShard(number, processes)), backend_options={"use_uvloop": True}
+        partial(_live, channel, PooledClock(), user, EdgeShard(number, processes)), backend_options={"use_uvloop": True}
     )
     return 0
 

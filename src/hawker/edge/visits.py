@@ -148,6 +148,8 @@ class Visits:
         there, steering = self._routes.apps(aim.door).get(aim.app, {}), aim.steering
         if aim.inside:
             there = self._routes.inside(aim.app, aim.door.port)
+        if steering is NOWHERE_SAID:
+            return list(there.values())
         forced = None if steering.force is None else there.get(steering.force)
         if forced is not None and not forced.machine.region:
             return [forced]
@@ -241,7 +243,8 @@ class Visits:
             visit.gate.last(-1)
         visit.gate.leave(visit.target.number, self._now())
         self._inside.leave(visit.owner)
-        self.changed(visit.target.machine.app)
+        if self._queues:
+            self.changed(visit.target.machine.app)
 
     def changed(self, app: AppName) -> None:
         """Something about the app's machines is new: of each of its queues the first may try."""
@@ -294,9 +297,8 @@ class Visits:
         if found is None:
             return None
         visit = self._visit(found, held=bool(found.machine.region))
-        visit.trial = self._gates.is_trial(found, targets, now)
-        if visit.trial:
-            visit.gate.trial = visit
+        if len(targets) > 1 and self._gates.is_trial(found, targets, now):
+            visit.trial, visit.gate.trial = True, visit
         if visit.gate.load(found) > 1:  # over the soft limit: another machine is started
             self._wake(targets, 0)
         return visit

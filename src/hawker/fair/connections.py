@@ -42,18 +42,19 @@ class ConnectionTable:
         self._spared = spared
         self._key = key or key_of
         self._keys: dict[Closable, str] = {}
-        self._busy: dict[str, set[Closable]] = {}
+        self._counts: dict[str, int] = {}  # of each key
         self._resting: dict[str, dict[Closable, None]] = {}  # the one that rests longest first
 
     def admit(self, connection: Closable, address: str) -> bool:
         """Whether there is room for it, which may cost one that rests its place."""
         key = self._key(address)
-        if not self._spared(address) and self._count(key) >= self._share.each and not self._close_resting(key):
+        if not self._spared(address) and self._counts.get(key, 0) >= self._share.each and not self._close_resting(key):
             return False
         short = len(self._keys) >= self._share.total or self._scarce()
         if short and not self._close_resting(self._greediest(key)):
             return False
         self._keys[connection] = key
+        self._counts[key] = self._counts.get(key, 0) + 1
         self._resting.setdefault(key, {})[connection] = None
         return True
 
@@ -61,34 +62,28 @@ class ConnectionTable:
         """A request has come over it."""
         key = self._keys.get(connection)
         if key is not None:
-            self._resting.get(key, {}).pop(connection, None)
-            self._busy.setdefault(key, set()).add(connection)
+            self._resting[key].pop(connection, None)
 
     def rest(self, connection: Closable) -> None:
         """Its requests are answered."""
         key = self._keys.get(connection)
         if key is not None:
-            self._busy.get(key, set()).discard(connection)
-            self._resting.setdefault(key, {})[connection] = None
+            self._resting[key][connection] = None
 
     def release(self, connection: Closable) -> None:
         key = self._keys.pop(connection, None)
         if key is None:
             return
-        self._busy.get(key, set()).discard(connection)
-        self._resting.get(key, {}).pop(connection, None)
-        if not self._count(key):
-            self._busy.pop(key, None)
-            self._resting.pop(key, None)
+        self._resting[key].pop(connection, None)
+        self._counts[key] -= 1
+        if not self._counts[key]:
+            del self._counts[key], self._resting[key]
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def _count(self, key: str) -> int:
-        return len(self._busy.get(key, ())) + len(self._resting.get(key, ()))
-
     def _greediest(self, newcomer: str) -> str:
-        return max(self._resting, key=lambda key: (len(self._resting[key]) > 0, self._count(key)), default=newcomer)
+        return max(self._resting, key=lambda key: (len(self._resting[key]) > 0, self._counts[key]), default=newcomer)
 
     def _close_resting(self, key: str) -> bool:
         victim = next(iter(self._resting.get(key, ())), None)

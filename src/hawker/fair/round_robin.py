@@ -22,6 +22,7 @@ class RoundRobin:
         self._came: dict[str, int] = {}  # in this turn
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._scheduled = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def come_in(self, key: str) -> None:
         """Returns when it is the turn of the oldest request of this key, which is this one."""
@@ -47,9 +48,12 @@ class RoundRobin:
         return sum(map(len, self._waiting.values()))
 
     async def wait(self, key: str) -> None:
-        turn = asyncio.get_running_loop().create_future()
+        """Others have come in, so there is a next turn. One whose task is cancelled is passed over."""
+        if self._loop is None:  # asking for it costs a call of the kernel each time
+            self._loop = asyncio.get_running_loop()
+        turn = self._loop.create_future()
         self._waiting.setdefault(key, deque()).append(turn)
-        await turn  # one whose task is cancelled is passed over
+        await turn
 
     def _has_room(self, key: str) -> bool:
         came = self._came.get(key, 0)
