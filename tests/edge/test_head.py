@@ -151,7 +151,9 @@ def test_a_head_behind_one_with_the_same_fields_is_read_as_if_it_were_the_first(
         max_size=6,
     )
 )
-def test_what_a_connection_asked_before_changes_no_head(asked: list[tuple[bytes, bytes, bytes, bytes]]) -> None:
+def test_a_head_does_not_depend_on_what_its_connection_asked_before(
+    asked: list[tuple[bytes, bytes, bytes, bytes]],
+) -> None:
     reader = RequestReader()
     for method, target, version, lines in asked:
         data = request(lines, line=method + b" " + target + b" HTTP/" + version)
