@@ -25,6 +25,7 @@ from tests.waiting import wait_for
 MIB = 1 << 20
 LONG = os.environ.get("JUDGE") == "long"
 WARM_UP, ROUNDS, SEED = (5, 200, SystemClock().token_bytes(2)[0]) if LONG else (2, 4, 1)
+MORE = pytest.mark.long(reason="twice as many calls; the first half is the short form")
 MOST_GROWTH = 48 * MIB
 _STACK = re.compile(rb"Traceback|File \\?\"|\.py\b|0x[0-9a-f]{6}")
 
@@ -41,11 +42,12 @@ def stock(node: RunningNode) -> Stock:
     return Stock(node)
 
 
-def test_nothing_that_is_sent_breaks_a_node_or_stays_with_it(stock: Stock) -> None:
+@pytest.mark.parametrize(("warm_up", "rounds"), [(1, 2), pytest.param(WARM_UP, ROUNDS, marks=MORE)])
+def test_nothing_that_is_sent_breaks_a_node_or_stays_with_it(stock: Stock, warm_up: int, rounds: int) -> None:
     chance, sent = Chance(LoopClock(SEED)), 0
     grown: list[int] = []
-    for turn in range(WARM_UP + ROUNDS):
-        if turn in (WARM_UP, WARM_UP + ROUNDS - 1):
+    for turn in range(warm_up + rounds):
+        if turn in (warm_up, warm_up + rounds - 1):
             grown.append(memory_of(stock.node.pid))
         for route in routes():
             call = hostile(route, stock.names(route.path), chance)
@@ -54,7 +56,7 @@ def test_nothing_that_is_sent_breaks_a_node_or_stays_with_it(stock: Stock) -> No
             assert status < 500 or status in (501, 503, 504), f"seed {SEED}: {call} -> {status} {body[:500]!r}"
             assert status < 400 or "error" in msgspec.json.decode(body), f"seed {SEED}: {call} -> {status} {body!r}"
             sent += 1
-    assert sent >= len(routes()) * ROUNDS and grown[-1] - grown[0] < MOST_GROWTH, grown
+    assert sent >= len(routes()) * rounds and grown[-1] - grown[0] < MOST_GROWTH, grown
     clear(stock)
     comes_to_rest(stock)
 
