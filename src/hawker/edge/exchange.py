@@ -56,6 +56,7 @@ from hawker.value_object import ValueObject
 _LEFT_S = 0.2
 """After its end of the connection a client has no place in a queue for longer."""
 _MAX_INTERIM = 8
+_NO_OPTIONS = HttpOptions()
 _SKIP, _CACHE_CONTROL = b"skip", b"fly-replay-cache-control"
 
 
@@ -370,7 +371,7 @@ class HttpExchange:
         machine, target = joined.protocol, joined.visit.reached
         concurrency = target.service.concurrency
         pooled = target.is_near and concurrency is not None and concurrency.type == "requests"
-        options = target.port.http_options or HttpOptions()
+        options = target.port.http_options or _NO_OPTIONS
         self._idle_s, self._why_late = float(options.idle_timeout or 0), Code.PU03
         self._begin(leg, joined, pooled=pooled)
         answer = await self._final_head(machine, target)

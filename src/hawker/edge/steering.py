@@ -12,6 +12,7 @@ from hawker.value_object import ValueObject
 
 FORCE_INSTANCE, PREFER_INSTANCE = b"fly-force-instance-id", b"fly-prefer-instance-id"
 FORCE_REGION, PREFER_REGION = b"fly-force-region", b"fly-prefer-region"
+_STEERING = frozenset({FORCE_INSTANCE, PREFER_INSTANCE, FORCE_REGION, PREFER_REGION})
 UNAVAILABLE = b"fly-preferred-instance-unavailable"
 _ANYWHERE = "any"
 _MAX_CHARS = 64
@@ -42,7 +43,7 @@ def steering_of(fields: Iterable[tuple[bytes, bytes]]) -> Steering:
     """Of a request's fields, whose names are in lower case; of several of a kind the first counts."""
     found: dict[bytes, str] = {}
     for name, value in fields:
-        if name in (FORCE_INSTANCE, PREFER_INSTANCE, FORCE_REGION, PREFER_REGION):
+        if name in _STEERING:
             found.setdefault(name, value.decode("latin-1").strip()[:_MAX_CHARS])
     if not found:
         return NOWHERE_SAID
@@ -71,8 +72,9 @@ class Aim(ValueObject, frozen=True):
     @property
     def queue(self) -> Door:
         """Who waits for the same waits in one line."""
-        place = self.steering.force or ("" if self.inside else self.door.address)
-        return Door(place, self.door.port, self.door.udp)
+        if not self.steering.force and not self.inside:
+            return self.door
+        return Door(self.steering.force or "", self.door.port, self.door.udp)
 
 
 def tiers(targets: Sequence[ServiceTarget], here: str, steering: Steering) -> list[list[ServiceTarget]]:
