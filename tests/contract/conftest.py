@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.contract.drivers import RIGS, MakeRig, Rig, cloud_hypervisor_rig, crun_rig, qemu_rig
+from tests.contract.drivers import RIGS, MakeRig, Rig, cloud_hypervisor_rig, crun_rig, firecracker_rig, qemu_rig
 
 DEADLINE_S, BOOTS = 60.0, 15
 LONG: dict[MakeRig, pytest.MarkDecorator] = {
@@ -14,9 +14,12 @@ LONG: dict[MakeRig, pytest.MarkDecorator] = {
         reason="boots a guest kernel under emulation, as over 100 of these do; the `booted` ones are the short form"
     ),
     crun_rig: pytest.mark.long(reason="as with our own launcher, which is the short form beside the `booted` ones"),
-    cloud_hypervisor_rig: pytest.mark.long(
-        reason="as with the other VMM that is driven by its API, Firecracker: it is the short form beside the `booted` "
-        "ones"
+    **dict.fromkeys(
+        (firecracker_rig, cloud_hypervisor_rig),
+        pytest.mark.long(
+            reason="a VMM for each of 160 machines, of which none boots; the `booted` ones are the short form, with "
+            "tests/runtime/test_microvm.py and what is beside it"
+        ),
     ),
 }
 

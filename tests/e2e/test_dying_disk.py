@@ -28,7 +28,15 @@ from tests.e2e.two_hosts import met, two_hosts
 from tests.fixtures.dying_disk import DyingDisk, dying_disk
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.long(
+        reason="two nodes and a disk that dies; tests/volume/test_host_copies.py tests/backup/test_transfer.py have "
+        "one, and tests/e2e/test_moves.py drains a node"
+    ),
+]
 
 FILL = """
 set -e
@@ -138,7 +146,6 @@ async def test_evacuation_of_a_dying_disk_names_what_is_lost_and_its_owner_goes_
         assert repaired and repaired.repaired and repaired.lost == damage.lost
 
 
-@pytest.mark.long(reason="a host is lost; the evacuation above, and a reclaim in test_reclaim.py, are the short forms")
 async def test_volume_that_is_taken_back_to_a_dying_disk_has_what_can_be_read_and_makes_nothing_up(
     disk_and_hosts: tuple[DyingDisk, tuple[Host, Host]], toolbox_image: str
 ) -> None:
