@@ -69,6 +69,19 @@ def test_a_request_after_a_close_or_to_another_app_or_from_nobody_is_found() -> 
     assert ledger.kinds == [Invariant.UNCUT, Invariant.OWN_APP, Invariant.OWN_APP]
 
 
+def test_a_request_in_another_region_than_it_is_forced_to_is_found_unless_an_app_had_it_replayed() -> None:
+    ledger = Ledger()
+    ledger.region_of = {ONE: "mad", TWO: "ams"}.__getitem__
+    ledger.sent(SentRequest(id="r1", app=SHOP, method="GET", sent_at=0.0, patience_s=0.0, region="mad"))
+    ledger.reach(ONE)
+    assert ledger.kinds == []
+    ledger.reach(TWO)
+    assert ledger.kinds == [Invariant.OWN_REGION]
+    ledger.requests["r1"].replays += 1
+    ledger.reach(TWO)
+    assert ledger.kinds == [Invariant.OWN_REGION]
+
+
 def test_a_refusal_is_found_where_a_machine_could_have_taken_it() -> None:
     ledger = Ledger()
     ledger.send()

@@ -155,7 +155,7 @@ class FarRoutes:
         for row in await self._rows(_REGIONS, EVERYWHERE, self._region, EVERYWHERE, MAX_MACHINES):
             node, app = NodeId(str(row[0])), AppName(str(row[1]))
             gate = self._gate_of(node, app)
-            route = None if gate is None else _stand_in(row, gate)
+            route = None if gate is None else stand_in(row, gate)
             if route is not None:
                 found.setdefault((route.region, app), []).append(route)
                 took_s = self._round_trip_s(node)
@@ -215,7 +215,7 @@ def _route(
     )
 
 
-def _stand_in(row: Sequence[Value], gate: GatePlace) -> MachineRoute | None:
+def stand_in(row: Sequence[Value], gate: GatePlace) -> MachineRoute | None:
     """None for what no node of ours writes."""
     _, app, publish, services, region, network, org = row
     name = AppName(str(app))

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
+from hawker.config import Service
 from hawker.feed import EVERYWHERE, PUBLISH, ShownChallenge
 from hawker.ids import NodeId
 from hawker.machine import GONE
@@ -157,15 +158,19 @@ def address_rows(node: NodeId, record: MachineRecord) -> Iterator[Row]:
 
 
 def served_rows(node: NodeId, record: MachineRecord) -> Iterator[Row]:
-    """Without what only the machine's own host needs to know: limits, checks, rest."""
-    plain = [
-        replace(each, concurrency=None, checks=None, autostop=None, autostart=None, min_machines_running=None)
-        for each in record.config.services or ()
-        if (each.protocol or "tcp") == "tcp" and each.internal_port and each.ports
-    ]
+    plain = services_served(record.config.services or ())
     if plain and record.state not in GONE:
         everywhere = (record.config.metadata or {}).get(PUBLISH) == EVERYWHERE
         yield _row("served_machines", (node, record.id), (record.app, EVERYWHERE if everywhere else "", _json(plain)))
+
+
+def services_served(services: Iterable[Service]) -> list[Service]:
+    """Without what only the machine's own host needs to know: limits, checks, rest."""
+    return [
+        replace(each, concurrency=None, checks=None, autostop=None, autostart=None, min_machines_running=None)
+        for each in services
+        if (each.protocol or "tcp") == "tcp" and each.internal_port and each.ports
+    ]
 
 
 def mesh_row(node: NodeId, key: str, endpoint: str) -> Row:

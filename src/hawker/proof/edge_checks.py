@@ -20,7 +20,8 @@ _REPEATED = 2
 class SentRequest:
     """`steady`: some machine of the app, on the edge's own host, takes requests from its sending to its answer, and the
     edge stays. `patience_s` is what else may hold it up: the app's own time, links that are cut. `edge` is who serves
-    it; a `plain` one is answered by the first machine that has it, and until then a `silent` one says nothing."""
+    it; a `plain` one is answered by the first machine that has it, and until then a `silent` one says nothing. `region`
+    is the only one that its client allows, empty for all."""
 
     id: str
     app: AppName
@@ -35,6 +36,7 @@ class SentRequest:
     edge: NodeId = _NOBODY
     plain: bool = False
     silent: bool = False
+    region: str = ""
     _due: tuple[float, int] | None = None  # from when on it may not wait for the last of so many machines any more
 
     def expect_end(self, due: float | None) -> None:
@@ -63,6 +65,7 @@ class EdgeLedger:
         self.requests: dict[str, SentRequest] = {}
         self._in_flight: dict[MachineId, dict[str, int]] = {}
         self.may_reach: Callable[[AppName, AppName], bool] = lambda app, other: app == other
+        self.region_of: Callable[[MachineId], str] = lambda machine: ""
 
     def sent(self, request: SentRequest) -> None:
         self.requests[request.id] = request
@@ -81,6 +84,9 @@ class EdgeLedger:
             self._break(Invariant.SENT_ONCE, request_id, f"{request.method} reached {', '.join(request.reached)}")
         if not self.may_reach(request.app, app):
             self._break(Invariant.OWN_APP, request_id, f"of app {request.app} reached {machine} of app {app}")
+        region = self.region_of(machine)
+        if request.region and not request.replays and request.region != region:
+            self._break(Invariant.OWN_REGION, request_id, f"for {request.region} reached {machine} in {region}")
         if closed:
             self._break(Invariant.UNCUT, machine, f"got {request_id} after its edge had closed it")
         flying = self._in_flight.setdefault(machine, {})

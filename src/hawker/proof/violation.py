@@ -53,6 +53,7 @@ class Invariant(StrEnum):
     WAKES_BOUND = "a host starts no more machines for requests at once than it may"
     WOKEN = "a burst wakes no more machines than it needs"
     OWN_APP = "a request reaches machines of its app, or of one that may be replayed to"
+    OWN_REGION = "a request that is forced to a region reaches no machine of another one"
     UNFORGED = "no client sets what the edge vouches for"
     RESTED = "machines that nobody needs rest, and as many stay as are to run"
     LEFT_EMPTY = "an edge that nobody uses holds nothing"

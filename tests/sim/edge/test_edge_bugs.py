@@ -23,6 +23,8 @@ FOUND_AT = {
     "repeats-all": 3,
     "two-gates": 2,
     "own-choice": 8,
+    "region-falls-back": 14,
+    "repeats-afar": 23,
 }
 """The seed that finds a bug, where it is not the first one."""
 

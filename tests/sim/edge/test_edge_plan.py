@@ -1,6 +1,7 @@
 """Plans: the same from the same seed, in order, with every kind of blow."""
 
-from hawker.sim.edge.edge_plan import ALL, OTHER_NUMBER, RUN_S, EdgeVerb, draw
+from hawker.sim.edge.edge_plan import ABROAD, ALL, OTHER_NUMBER, RUN_S, STEERED, EdgeVerb, draw
+from hawker.sim.edge.played_machine import HOME
 
 
 def test_a_plan_is_its_seed_s_and_in_order() -> None:
@@ -23,3 +24,14 @@ def test_every_other_plan_has_two_hosts_with_two_edge_processes_and_their_number
 
 def test_plans_have_every_kind_of_blow() -> None:
     assert {operation.verb for seed in range(1, 30) for operation in draw(seed).operations} == set(EdgeVerb)
+
+
+def test_two_plans_of_eight_have_one_host_in_another_region_and_none_else_says_regions() -> None:
+    plans = [draw(seed) for seed in range(1, 25)]
+    two = [plan for plan in plans if ABROAD in plan.regions]
+    assert [plan.seed for plan in two] == [6, 7, 14, 15, 22, 23]
+    assert {plan.regions.index(ABROAD) for plan in two} == {0, 1, 2}
+    assert all(plan.regions.count(ABROAD) == 1 for plan in two)
+    said = {part for plan in two for each in plan.operations for part in each.word.split()[5:]}
+    assert said == {f"{how}:{region}" for how in STEERED for region in (HOME, ABROAD)}
+    assert not any(each.word.split()[5:] for plan in plans if plan not in two for each in plan.operations)

@@ -6,7 +6,7 @@ from hawker.edge.process import EdgeParts
 from hawker.ids import AppName, MachineId
 from hawker.machine import State
 from hawker.proof.edge_checks import EdgeLedger, SentRequest
-from hawker.sim.edge.edge_run import PlayedClient
+from hawker.sim.edge.played_client import PlayedClient
 from hawker.sim.edge.played_host import GATE_PORT, PlayedHost
 from hawker.sim.edge.played_machine import PlayedMachine
 from hawker.sim.edge.wires import Wires

@@ -165,3 +165,13 @@ def test_a_process_that_ends_has_its_connections_reset() -> None:
         assert isinstance(client.error, ConnectionResetError) and server.lost
 
     in_virtual_time(play)
+
+
+def test_a_host_of_another_region_is_farther_and_a_client_is_near_all() -> None:
+    async def play(wires: Wires) -> None:
+        wires.regions = {HOST: "mad", NodeId("2"): "mad", NodeId("3"): "ams"}
+        near, far = wires.latency(HOST, NodeId("2")), wires.latency(HOST, NodeId("3"))
+        assert wires.latency(HOST, HOST) < near < far
+        assert wires.latency(OUTSIDE, NodeId("3")) == wires.latency(OUTSIDE, HOST) == near
+
+    in_virtual_time(play)

@@ -203,6 +203,13 @@ class _WakesAtOnce(Visits):
         self._release_wake(gate.route.id)
 
 
+class _FallsBack(Visits):
+    """Where nobody of the region that was asked for is known, anybody will do."""
+
+    def found(self, aim: Aim) -> list[ServiceTarget]:
+        return super().found(aim) or super().found(replace(aim, steering=replace(aim.steering, regions=())))
+
+
 def _never_rests(gates: Iterable[Gate], now: float) -> Iterator[RestWish]:
     yield from ()
 
@@ -216,6 +223,15 @@ class _RepeatsAll(HttpExchange):
             return super()._elsewhere(leg, joined)
         finally:
             self._head = _as_get(self._head, method)
+
+
+class _RepeatsAfar(_RepeatsAll):
+    """Only what was sent to another region."""
+
+    def _elsewhere(self, leg: _Leg, joined: Joined[MachineConnection]) -> _Leg | None:
+        if joined.visit.target.machine.region:
+            return super()._elsewhere(leg, joined)
+        return HttpExchange._elsewhere(self, leg, joined)
 
 
 def _as_get(head: RequestHead, method: bytes = b"GET") -> RequestHead:
@@ -353,6 +369,18 @@ PLANTS: tuple[PlantedBug[EdgeParts], ...] = (
     ),
     _plant("never-rests", "no machine ever rests", EdgeParts(rests=_never_rests), I.RESTED),
     _plant("repeats-all", "a POST is sent again to another machine", _with_exchange(_RepeatsAll), I.SENT_ONCE),
+    _plant(
+        "region-falls-back",
+        "a request that is forced to a region is led to another one where nobody of that one is known",
+        EdgeParts(visits=_FallsBack),
+        I.OWN_REGION,
+    ),
+    _plant(
+        "repeats-afar",
+        "a POST that was sent to another region is sent again",
+        _with_exchange(_RepeatsAfar),
+        I.SENT_ONCE,
+    ),
     _plant(
         "replays-anywhere",
         "a machine has requests replayed to another network's app",

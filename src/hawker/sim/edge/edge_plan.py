@@ -1,11 +1,15 @@
-"""What a seed stands for: three hosts, nine apps, requests of clients, and what fails."""
+"""What a seed stands for: three hosts of one region or of two, nine apps, requests of clients, and what fails."""
 
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from hawker.proof.edge_checks import WAKE_S
+from hawker.sim.edge.played_machine import HOME
+from hawker.sim.harness.loop import LoopClock
 from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan
 from hawker.sim.harness.seeded_run import drawn
 
@@ -16,6 +20,11 @@ RESTORED_S = 10.0
 """After somebody stopped a machine that was to run: another one does."""
 _LONG_REFUSAL_S = IDLE_S + WAKE_S + 45.0
 _ACTOR = "world"
+ABROAD = "ams"
+_OF_TWO_REGIONS = (6, 7)
+"""Of eight seeds."""
+FORCED, PREFERRED = STEERED = ("force", "prefer")
+"""How a request says which region it is for."""
 
 
 class EdgeVerb(StrEnum):
@@ -84,9 +93,11 @@ class EdgeOperation(RunOperation[EdgeVerb], frozen=True):
 
 
 class EdgePlan(RunPlan[EdgeOperation], frozen=True):
-    """Three hosts and nine apps. `processes` are the edge processes of each host in the beginning."""
+    """Three hosts and nine apps. `processes` are the edge processes of each host in the beginning, `regions` where each
+    is."""
 
     processes: tuple[int, ...] = (1,) * HOSTS
+    regions: tuple[str, ...] = (HOME,) * HOSTS
 
 
 class EdgeOutcome(RunOutcome[EdgePlan], frozen=True, kw_only=True):
@@ -121,15 +132,32 @@ MACHINES: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 def draw(seed: int) -> EdgePlan:
-    """With one edge process a host where the seed is odd; else two hosts have two, and which one has not changes."""
+    """With one edge process a host where the seed is odd; else two hosts have two, and which one has not changes. Two
+    of eight seeds, one of either kind, have a host in another region, and which one changes."""
     if seed % 2:
-        return EdgePlan(seed=seed, operations=drawn(seed, RUN_S, _WEIGHTS, partial(_drawn_at, _ONE)))
+        operations = drawn(seed, RUN_S, _WEIGHTS, partial(_drawn_at, _ONE))
+        return _in_regions(EdgePlan(seed=seed, operations=operations))
     alone = seed // 2 % HOSTS
-    return EdgePlan(
+    plan = EdgePlan(
         seed=seed,
         operations=drawn(seed, RUN_S, _WEIGHTS_OF_TWO, partial(_drawn_at, _REPLACED)),
         processes=tuple(1 if host == alone else 2 for host in range(HOSTS)),
     )
+    return _in_regions(plan)
+
+
+def _in_regions(plan: EdgePlan) -> EdgePlan:
+    """Some requests say which region they are for, where there are two; it is drawn apart from all else."""
+    if plan.seed % 8 not in _OF_TWO_REGIONS:
+        return plan
+    away, chance = plan.seed // 8 % HOSTS, Chance(LoopClock(plan.seed))
+    operations = tuple(
+        replace(each, word=f"{each.word} {chance.one_of(STEERED)}:{chance.one_of((HOME, ABROAD))}")
+        if each.verb is EdgeVerb.ASK and chance.happens(0.3)
+        else each
+        for each in plan.operations
+    )
+    return replace(plan, operations=operations, regions=tuple(ABROAD if n == away else HOME for n in range(HOSTS)))
 
 
 def _drawn_at(replaced: Sequence[str], chance: Chance, verb: EdgeVerb, at: float) -> tuple[list[EdgeOperation], float]:

@@ -1,6 +1,6 @@
-"""One run of edges in virtual time: three hosts, each with an edge, apps whose machines are spread over them, clients,
-and whatever fails. Real: the edge, from a client's bytes to the machine's, hops and their TLS included. Played: the
-network, the daemons as edges hear them, machines, clients.
+"""One run of edges in virtual time: three hosts of one region or two, each with an edge, apps whose machines are spread
+over them, clients, and whatever fails. Real: the edge, from a client's bytes to the machine's, hops and their TLS
+included. Played: the network, the daemons as edges hear them, machines, clients.
 """
 
 import asyncio
@@ -12,12 +12,14 @@ from anyio.abc import TaskGroup
 
 from hawker.edge.gates import SOFT_LIMIT
 from hawker.edge.process import EdgeParts
+from hawker.feed import MachineRoute
 from hawker.ids import AppName, MachineId
 from hawker.machine import State
 from hawker.proof.edge_checks import WAKE_S, EdgeLedger, SentRequest
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.edge.edge_plan import (
     ALL,
+    FORCED,
     HIDDEN,
     MACHINES,
     OTHER_NUMBER,
@@ -28,9 +30,10 @@ from hawker.sim.edge.edge_plan import (
     EdgePlan,
     EdgeVerb,
 )
+from hawker.sim.edge.played_client import PlayedClient, request_of
 from hawker.sim.edge.played_host import PlayedHost
 from hawker.sim.edge.played_machine import PlayedMachine
-from hawker.sim.edge.wires import CLIENT, EdgeLoop
+from hawker.sim.edge.wires import EdgeLoop
 from hawker.sim.harness.seeded_run import SeededGame, SeededRun
 
 QUIET_S = 70.0
@@ -39,6 +42,7 @@ SOUND = EdgeParts()
 _ENCLOSED = {"other", HIDDEN}
 """Nobody else's requests are replayed to them."""
 _LOOK_S = 0.5
+_ABROAD_LATE_S = 2.0  # what other regions serve is read more rarely
 _REPLAYED = 11  # times at most is a request in a machine that has it replayed without an end
 _LONG_S = 6.0  # after what hindered somebody is over all is well again
 _GOSSIP_S = 4.0  # until a host that is gone is called down
@@ -54,6 +58,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         self._loop = cast(EdgeLoop, asyncio.get_running_loop())
         self._ledger = EdgeLedger(self._clock.monotonic, lambda found: self._note([found]))
         self._ledger.may_reach = lambda app, other: app == other or _ENCLOSED.isdisjoint((app, other))
+        self._ledger.region_of = self._region_of
         self._late_s = 0.0
         self._blows: list[float] = []  # when something ended machines or links in the middle of what they did
         self._hindered: list[float] = []  # when something kept machines from being woken, at its beginning and end
@@ -67,8 +72,9 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
 
     async def _run(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
-        for number, processes in enumerate(self._plan.processes, 1):
-            host = PlayedHost(number, self._loop.wires, self._ledger, self._clock, tasks, self._parts, self._spread)
+        wires, regions = self._loop.wires, self._plan.regions
+        for number, (processes, region) in enumerate(zip(self._plan.processes, regions, strict=True), 1):
+            host = PlayedHost(number, wires, self._ledger, self._clock, tasks, self._parts, self._spread, region)
             host.processes = processes
             self._hosts.append(host)
         for number, (name, (place, config)) in enumerate(MACHINES.items(), 1):
@@ -98,6 +104,9 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         host.machines[machine.id] = self._machines[name] = machine
         machine.listen(self._loop.wires, self._ledger)
 
+    def _region_of(self, machine_id: MachineId) -> str:
+        return next(each.region for each in self._hosts if machine_id in each.machines)
+
     def _mistake(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if error is not None and not isinstance(error, ConnectionError):
@@ -113,12 +122,35 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         await self._clock.sleep(0.02 + 0.2 * self._clock.random() + self._late_s)
         for host in self._hosts:
             if host.daemon and host.powered:
-                host.tell_far(self._far_of(host))
+                host.tell_far([*self._far_of(host), *self._known_abroad(host)])
+        if len(set(self._plan.regions)) > 1:
+            await self._clock.sleep(_ABROAD_LATE_S * self._clock.random())
+            for host in self._hosts:
+                if host.daemon and host.powered:
+                    host.tell_far([*self._far_of(host), *self._abroad_of(host)])
 
-    def _far_of(self, host: PlayedHost) -> Iterator[Any]:
-        """Of hosts that are called alive."""
+    def _known_abroad(self, host: PlayedHost) -> Iterator[MachineRoute]:
+        """What it has been told of hosts of other regions that are called alive."""
+        alive = {each.id for each in self._hosts if each.powered}
+        return (each for each in host.far.values() if each.region and each.gate is not None and each.gate.node in alive)
+
+    def _abroad_of(self, host: PlayedHost) -> Iterator[MachineRoute]:
+        """Of hosts of other regions one for each app that is reached from outside."""
+        known = list(self._known_abroad(host))
         for other in self._hosts:
-            if other is not host and other.powered:
+            if other.region == host.region or not other.powered:
+                continue
+            if not self._loop.wires.reach(host.id, other.id):
+                yield from (each for each in known if each.gate is not None and each.gate.node == other.id)
+                continue
+            served = {each.app: each for each in other.machines.values() if each.app != HIDDEN}
+            for machine in served.values():
+                yield machine.stand_in(other.gate_of(machine.app), other.region)
+
+    def _far_of(self, host: PlayedHost) -> Iterator[MachineRoute]:
+        """Of hosts of its region that are called alive."""
+        for other in self._hosts:
+            if other is not host and other.powered and other.region == host.region:
                 for machine in other.machines.values():
                     known = host.far.get(machine.id)
                     if self._loop.wires.reach(host.id, other.id):
@@ -133,9 +165,10 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         host, machine = self._hosts[int(operation.label) - 1], self._machines.get(operation.word)
         match operation.verb:
             case EdgeVerb.ASK:
-                app, method, word, milliseconds, target = operation.word.split()
+                app, method, word, milliseconds, target, *steered = operation.word.split()
+                said = "".join(steered)
                 for _ in range(int(operation.amount)):
-                    self._tasks.start_soon(self._ask, host, app, method, word, int(milliseconds), int(target))
+                    self._tasks.start_soon(self._ask, host, app, method, word, int(milliseconds), int(target), said)
             case EdgeVerb.BURST:
                 self._tasks.start_soon(self._burst, host, operation.word, int(operation.amount))
             case EdgeVerb.LATE:
@@ -320,7 +353,11 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
                 if woken > most and self._asked == asked + count:
                     self._note([Violation(Invariant.WOKEN, app, f"{count} at once woke {woken} machines")])
 
-    async def _ask(self, host: PlayedHost, app: str, method: str, word: str, milliseconds: int, target: int) -> None:
+    async def _ask(
+        self, host: PlayedHost, app: str, method: str, word: str, milliseconds: int, target: int, steered: str = ""
+    ) -> None:
+        """`steered` is one of `STEERED`, a colon and a region, or empty."""
+        how, _, region = steered.partition(":")
         self._asked += 1
         began = self._clock.monotonic()
         request = SentRequest(
@@ -331,7 +368,8 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             patience_s=milliseconds / 1000 * (_REPLAYED if word == "loop" else 1) + _ENDED_S,
             edge=host.id,
             plain=word in ("ok", "pieces"),
-            silent=word == "ok",
+            silent=word == "ok" and not steered,
+            region=region if how == FORCED else "",
         )
         self._ledger.sent(request)
         near = self._near_and_ready(host, app)
@@ -342,7 +380,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             transport, _ = await self._loop.wires.connect(lambda: client, host.address, PORTS[app])
             process = transport.peer.process if transport.peer is not None else 0
             edge_begun = host.begun_at(process)
-            transport.write(request_of(method, path, f"{named}.test", upgrade=word == "upgrade"))
+            transport.write(request_of(method, path, f"{named}.test", steered, upgrade=word == "upgrade"))
             status = await client.answer()
             if status == 101:
                 await self._clock.sleep(milliseconds / 1000)
@@ -352,7 +390,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             status = None
         request.excused = not host.powered or edge_begun is None or host.begun_at(process) != edge_begun
         ready = bool(near) and near == self._near_and_ready(host, app) and not self._disturbed(began)
-        plain = request.may_be_repeated and request.plain
+        plain = request.may_be_repeated and request.plain and not steered
         served = (ready and app == "steady") or (self._wakes(app, began) and client.code != "HQ01")
         self._ledger.answered(request.id, status, served=plain and served)
         self._say(f"{request.id} {method} {app}/{word} by {host.id}: {status}")
@@ -444,47 +482,3 @@ def _left_in(host: PlayedHost) -> Iterator[Violation]:
             yield Violation(Invariant.LEFT_EMPTY, host.id, held)
         if edge.counters.values.get("mistakes"):
             yield Violation(Invariant.ANSWERS, host.id, f"made {edge.counters.values['mistakes']} mistakes")
-
-
-def request_of(method: str, path: str, host: str, *, upgrade: bool) -> bytes:
-    """With fields that no client may set."""
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Fly-Client-IP: forged", "fly-replay-src: instance=forged"]
-    lines += ["X-Forwarded-Proto: forged", f"X-Forwarded-For: {CLIENT}"]
-    content = "a body of this request" if method in ("POST", "PUT") else ""
-    if content:
-        lines.append(f"Content-Length: {len(content)}")
-    lines += ["Connection: Upgrade", "Upgrade: websocket"] if upgrade and not content else ["Connection: close"]
-    return ("\r\n".join(lines) + "\r\n\r\n" + content).encode()
-
-
-class PlayedClient(asyncio.Protocol):
-    """Asks once, and reads the status of the last answer, and all of it."""
-
-    def __init__(self) -> None:
-        self._data = b""
-        self._ended = asyncio.get_running_loop().create_future()
-        self.open = True
-
-    def data_received(self, data: bytes) -> None:
-        self._data += data
-        if self._data.startswith(b"HTTP/1.1 101") and not self._ended.done():
-            self._ended.set_result(None)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.open = False
-        if not self._ended.done():
-            self._ended.set_result(error)
-
-    @property
-    def code(self) -> str:
-        """Of an answer of the edge's own."""
-        return self._data.partition(b"\r\n\r\n")[2][:4].decode("latin-1")
-
-    async def answer(self) -> int | None:
-        """None for one that was cut short."""
-        error = await self._ended
-        if error is not None or not self._data.startswith(b"HTTP/1.1 "):
-            return None
-        status = int(self._data[9:12])
-        whole = status == 101 or self._data.endswith(b"0\r\n\r\n") or b"chunked" not in self._data.lower()
-        return status if whole else None

@@ -40,7 +40,7 @@ from hawker.http.mutual_tls import MutualTls
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.proof.edge_checks import EdgeLedger
-from hawker.sim.edge.played_machine import PlayedMachine
+from hawker.sim.edge.played_machine import HOME, PlayedMachine
 from hawker.sim.edge.wires import HERE, PROCESS, Wires
 from hawker.sim.harness.plan import Chance
 
@@ -104,8 +104,10 @@ class PlayedHost:
         tasks: TaskGroup,
         parts: EdgeParts,
         told: Callable[[PlayedMachine], None],
+        region: str = HOME,
     ) -> None:
         self.id = NodeId(f"{number:08x}")
+        self.region = wires.regions[self.id] = region
         self.address = f"10.0.0.{number}"
         wires.addresses[self.id] = self.address
         self.machines: dict[MachineId, PlayedMachine] = {}
@@ -265,7 +267,7 @@ class PlayedHost:
             machines=(*near, *self.far.values()),
             addresses=(self.address,),
             app_addresses=(AppAddress(app=AppName("named"), ip=_SHARED, shared=True),),
-            region="mad",
+            region=self.region,
             gate=self._gate(0),
         )
 

@@ -14,12 +14,16 @@ from hawker.config import Service
 from hawker.config.machine import Concurrency, Port
 from hawker.edge.writing import OURS
 from hawker.feed import EVERYWHERE, GatePlace, MachineRoute, RouteHealth
+from hawker.fleet.far_routes import stand_in
+from hawker.fleet.rows import services_served
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.proof.edge_checks import EdgeLedger
 from hawker.sim.edge.wires import CLIENT, Wires
 
 PORT = 8080
+HOME = "mad"
+"""The region of hosts of which nothing else is said."""
 _SET_BY_APPS = (b"fly-replay-src", b"fly-replay-failed")
 
 
@@ -80,6 +84,13 @@ class PlayedMachine:
             rested=self.rested and self.state in (State.STOPPED, State.SUSPENDED),
         )
         return near if gate is None else msgspec.structs.replace(near, gate=gate, instance=None, hosts=())
+
+    def stand_in(self, gate: GatePlace, region: str) -> MachineRoute:
+        """As hosts of other regions know of it."""
+        services = msgspec.json.encode(services_served(self.route().services)).decode()
+        made = stand_in((gate.node, self.app, self.publish, services, region, self.network, ""), gate)
+        assert made is not None, "a host of ours has written it"
+        return made
 
     def listen(self, wires: Wires, ledger: EdgeLedger) -> None:
         wires.listen(self.node, self.address, PORT, lambda: AppConnection(self, ledger))

@@ -25,7 +25,7 @@ HERE: ContextVar[NodeId] = ContextVar("HERE", default=OUTSIDE)
 NO_EDGE = -1
 PROCESS: ContextVar[int] = ContextVar("PROCESS", default=NO_EDGE)
 """Which edge process of the host, from 0 on; `NO_EDGE` is anything else there: it dials nobody."""
-_NEAR_S, _FAR_S = 0.0002, 0.002
+_NEAR_S, _FAR_S, _ABROAD_S = 0.0002, 0.002, 0.03
 _AGAIN_S, _GIVEN_UP_S = 0.2, 11.0  # TCP sends again; its probes end what another host does not answer
 _ORDER_S = 1e-9
 _UNSENT_BYTES = 64 << 10
@@ -41,9 +41,11 @@ class PlayedListener(ValueObject, frozen=True):
 
 
 class Wires:
-    """`nodes` says which host has an address, `addresses` where a host's own connections come from."""
+    """`nodes` says which host has an address, `addresses` where a host's own connections come from, and `regions` where
+    a host is; those that are not in there are near all others."""
 
     def __init__(self) -> None:
+        self.regions: dict[NodeId, str] = {}
         self.nodes: dict[str, NodeId] = {}
         self.addresses: dict[NodeId, str] = {OUTSIDE: CLIENT}
         self._listeners: dict[tuple[str, int], dict[int, PlayedListener]] = {}  # by process, the next one first
@@ -83,6 +85,13 @@ class Wires:
 
     def reach(self, one: NodeId, other: NodeId) -> bool:
         return one not in self._dark and other not in self._dark and frozenset({one, other}) not in self._cuts
+
+    def latency(self, one: NodeId, other: NodeId) -> float:
+        """One way, in seconds."""
+        if one == other:
+            return _NEAR_S
+        regions = {self.regions.get(one), self.regions.get(other)} - {None}
+        return _FAR_S if len(regions) < 2 else _ABROAD_S
 
     def unheard_s(self, one: NodeId, other: NodeId) -> float:
         """How long the one has heard nothing of the other."""
@@ -124,7 +133,7 @@ class Wires:
             raise OSError(f"no route to {address}")
         for _ in takewhile(lambda again: not self.reach(here, there), count()):
             await self._clock.sleep(_AGAIN_S)  # a SYN is sent again and again
-        await self._clock.sleep(2 * latency(here, there))
+        await self._clock.sleep(2 * self.latency(here, there))
         listener = self._next_of(address, port)
         if listener is None or not self.reach(here, there):
             raise ConnectionRefusedError(f"{address}:{port} refuses")
@@ -155,10 +164,6 @@ class Wires:
 
     def _of(self, node: NodeId) -> list["PlayedTransport"]:
         return [each for each in self._open if each.node == node]
-
-
-def latency(one: NodeId, other: NodeId) -> float:
-    return _NEAR_S if one == other else _FAR_S
 
 
 class EdgeLoop(VirtualTimeLoop):
@@ -311,7 +316,7 @@ class PlayedTransport(asyncio.Transport):
 
     def _later(self, call: Callable[[], None]) -> None:
         """After what was sent before: two of one moment have no order of their own."""
-        far = latency(self.node, self.peer.node if self.peer is not None else self.node)
+        far = self._wires.latency(self.node, self.peer.node if self.peer is not None else self.node)
         self._sent_at = max(self._loop.time() + far, self._sent_at + _ORDER_S)
         self._loop.call_at(self._sent_at, call)
 
