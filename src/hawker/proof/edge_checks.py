@@ -148,7 +148,8 @@ class EdgeLedger:
             if not request.over and not request.excused and request.waits_in_vain(self._now()):
                 request.expect_end(None)
                 yield Violation(Invariant.ANSWERED, request.id, f"{request.method} waits for a host that is lost")
-            late = self._now() - request.sent_at - WAKE_S - request.patience_s - _LATE_S
+            looked_s = WAKE_S * (1 + request.replays)  # a replay looks for a machine anew
+            late = self._now() - request.sent_at - looked_s - request.patience_s - _LATE_S
             if not request.over and not request.excused and late > 0:
                 yield Violation(Invariant.ANSWERED, request.id, f"{request.method} waits {late:.0f} s for too long")
 
