@@ -106,6 +106,16 @@ def test_a_request_without_an_answer_is_overdue_once_its_time_is_up() -> None:
     assert list(ledger.overdue()) == []
 
 
+def test_a_request_that_was_replayed_has_the_time_of_two() -> None:
+    ledger = Ledger()
+    ledger.send()
+    ledger.requests["r1"].replays += 1
+    ledger.at = 125.0
+    assert list(ledger.overdue()) == []
+    ledger.at = 126.0
+    assert [each.invariant for each in ledger.overdue()] == [Invariant.ANSWERED]
+
+
 def test_a_field_that_is_forged_is_found() -> None:
     ledger = Ledger()
     ledger.forged(ONE, "r1", "fly-client-ip", "forged")

@@ -5,7 +5,7 @@ import asyncio
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.proof.edge_checks import EdgeLedger, SentRequest
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.edge.edge_run import PlayedClient
+from hawker.sim.edge.played_client import PlayedClient
 from hawker.sim.edge.played_machine import PORT, PlayedMachine
 from hawker.sim.edge.wires import CLIENT, Wires
 from hawker.sim.harness.loop import LoopClock

@@ -342,13 +342,13 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         machines = [each for each in self._machines.values() if each.app == app]
         alone = all(each.over for each in self._ledger.requests.values() if each.app == app)
         calm = alone and all(each.state in (State.STOPPED, State.SUSPENDED) for each in machines)
-        before, asked = sum(each.starts for each in machines), self._asked
+        before, asked = sum(each.starts - each.restarts for each in machines), self._asked
         async with anyio.create_task_group() as tasks:
             for _ in range(count):
                 tasks.start_soon(self._ask, host, app, "GET", "ok", 300, 1)
             if calm and host.powered and not any(each.refuses for each in self._hosts):
                 await self._clock.sleep(0.4)
-                woken = sum(each.starts for each in machines) - before
+                woken = sum(each.starts - each.restarts for each in machines) - before
                 most = -(-count // min(each.soft or SOFT_LIMIT for each in machines))
                 if woken > most and self._asked == asked + count:
                     self._note([Violation(Invariant.WOKEN, app, f"{count} at once woke {woken} machines")])

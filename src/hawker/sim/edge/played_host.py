@@ -354,6 +354,7 @@ class PlayedHost:
             machine.end(self._wires, self._ledger)
             await self._clock.sleep(after_s)  # nobody knows yet
             self.tell(machine)
+            machine.restarts += machine.state is State.STOPPED
             await self.start(machine)
 
     async def power_on(self, ports: Sequence[int]) -> None:

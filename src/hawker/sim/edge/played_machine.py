@@ -48,6 +48,7 @@ class PlayedMachine:
     number: int = 1  # of its instance
     version: int = 1
     starts: int = 0
+    restarts: int = 0  # of its starts those after its program has ended by itself
     cordoned: bool = False
     healthy: bool = True
     closed: bool = False  # its edge has said that nobody comes in
