@@ -23,6 +23,7 @@ from hawker.sim.node.fake_host import ScriptedFailure
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.volume.flows import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND
+from tests.volume.conftest import LOOKS_EVERY_S
 from tests.volume.shelf import Shelf
 from tests.worker.invariants import check_at_rest
 
@@ -247,7 +248,7 @@ async def test_a_host_that_goes_on_refusing_fails_it_and_leaves_nothing(stall: M
         snapshot_id = SnapshotId(await shelf.snapshot(volume_id))
         await worker.at_rest()
         assert shelf.record(snapshot_id).status is SnapshotStatus.FAILED
-        await stall.clock.sleep(120)
+        await stall.clock.sleep(2 * LOOKS_EVERY_S)
         assert stall.copies.snapshots == {} and stall.store.count(GONE_SNAPSHOTS) == 0
         assert (await shelf.taken(volume_id)) in stall.copies.snapshots
 
