@@ -113,7 +113,10 @@ async def test_blocks_of_a_draft_are_overwritten_and_zeros_become_holes(tmp_path
     assert draft.stat().st_blocks < before
 
 
-async def test_nobody_knows_what_changes_in_a_file_that_is_not_mounted(tmp_path: Path) -> None:
+async def test_nobody_knows_what_changes_in_a_file_of_a_disk_that_does_not_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hawker.volume.moved_files.track_on_disk", lambda *about: None)
     files = at(tmp_path)
     made(tmp_path, at_1=b"data")
     await files.watch(ONE, "first")
@@ -284,6 +287,23 @@ async def test_file_that_a_monitor_writes_to_is_watched_where_files_share_blocks
         assert (await later.changed(ONE, second.mark)).spans is None
         await later.retire(ONE, 2)
         assert not list((place / ".watched").iterdir())
+
+
+@pytest.mark.root
+async def test_file_that_a_monitor_writes_to_is_watched_by_the_disk_below(tmp_path: Path) -> None:
+    files, file = at(tmp_path), made(tmp_path, at_1=b"a" * 100)
+    await files.watch(ONE, "first")
+    first = await files.changed(ONE, "")
+    if not first.mark:
+        pytest.skip("this directory is not on ext4 on one disk, or the kernel has no trace of its requests")
+    with file.open("r+b") as opened:
+        opened.seek(9 * BLOCK_BYTES)
+        opened.write(b"b")
+    await files.keep_watch(ONE)
+    second = await files.changed(ONE, first.mark)
+    assert second.spans == (BlockRange(9, 1),)
+    await files.unwatch(ONE)
+    assert await files.changed(ONE, second.mark) == BlockChanges("", None)
 
 
 @pytest.mark.root

@@ -15,7 +15,7 @@ import fcntl
 import os
 import re
 import threading
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,7 +26,8 @@ BLOCK_BYTES = 64 << 10
 _MOST = 1 << 18
 """Changed blocks that are remembered, 16 GiB of them; with more than that it is lost."""
 
-_SECTORS = BLOCK_BYTES // 512
+SECTOR_BYTES = 512
+_SECTORS = BLOCK_BYTES // SECTOR_BYTES
 _RING_KIB = 4096  # for each processor: some 80,000 requests between two times that it is emptied
 _NAME = "hawker-"
 _EVENT = "events/block/block_rq_complete"
@@ -66,6 +67,11 @@ def spans_of(blocks: Iterable[int]) -> tuple[BlockRange, ...]:
     return tuple(found)
 
 
+def blocks_of(sector: int, count: int) -> range:
+    """The blocks with any of these sectors of `SECTOR_BYTES`."""
+    return range(sector // _SECTORS, (sector + count - 1) // _SECTORS + 1)
+
+
 class ChangedBlocks:
     """`device` is the loop device over `file`. A mark is a moment: what was seen to change since then is told."""
 
@@ -89,10 +95,12 @@ class ChangedBlocks:
         with self._taking:
             if self._closed:
                 return None
+            self._settle()
             counted = self._counted()
             self._drain()
             if counted is not None and self._sectors < counted - self._before:
                 self.lost = True  # the device has written more than the trace told
+            self._look()
             if self.lost:
                 self._seen.clear()
                 return None
@@ -133,16 +141,33 @@ class ChangedBlocks:
             return
         first, count = int(found[1]), int(found[2])
         self._sectors += count
-        for block in range(first // _SECTORS, (first + count - 1) // _SECTORS + 1):
+        self._see(self._written(first, count))
+
+    def _see(self, changed: Iterable[int]) -> None:
+        for block in changed:
             self._seen[block] = self._mark
         if len(self._seen) > _MOST:
             self._seen.clear()
             self.lost = True
 
+    def _settle(self) -> None:
+        """Before the trace is read."""
+
+    def _look(self) -> None:
+        """At what it does not tell, after it was read."""
+
+    def _written(self, sector: int, count: int) -> Iterable[int]:
+        """The blocks of the file that are written with these sectors of the device."""
+        return blocks_of(sector, count)
+
+    def _is_over(self) -> bool:
+        """Whether the file is on the device still."""
+        return Path((self._device / "loop" / "backing_file").read_text().strip()) == self._file
+
     def _counted(self) -> int | None:
         """What the device says it has written and discarded, in sectors; None once it is another file's."""
         try:
-            if Path((self._device / "loop" / "backing_file").read_text().strip()) != self._file:
+            if not self._is_over():
                 return None
             fields = (self._device / "stat").read_text().split()
             return int(fields[_WRITTEN]) + int(fields[_DISCARDED])
@@ -150,7 +175,13 @@ class ChangedBlocks:
             return None
 
 
-def track(device: str, file: Path, node: str, name: str) -> ChangedBlocks | None:
+def track(
+    device: str,
+    file: Path,
+    node: str,
+    name: str,
+    begin: Callable[[int, Path, str, Path], ChangedBlocks] = ChangedBlocks,
+) -> ChangedBlocks | None:
     """From now on. None where the kernel has no trace of block requests, or does not let us have one. `name` is of one
     volume of this node."""
     try:
@@ -163,7 +194,7 @@ def track(device: str, file: Path, node: str, name: str) -> ChangedBlocks | None
     try:
         with _turn(root):
             _make(ring, device)
-            return ChangedBlocks(root, ring, device, file)
+            return begin(root, ring, device, file)
     except OSError as error:
         os.close(root)
         if error.errno in _UNKNOWN:

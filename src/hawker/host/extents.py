@@ -9,7 +9,7 @@ import ctypes
 import fcntl
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from hawker.host.unreadable import FileRange, joined
@@ -18,7 +18,7 @@ from hawker.value_object import ValueObject
 _libc = ctypes.CDLL(None, use_errno=True)
 _FIEMAP, _FSGETXATTR = 0xC020660B, 0x801C581F
 _SYNC = 0x1
-_LAST, _SHARED = 0x1, 0x2000
+LAST, _SHARED = 0x1, 0x2000
 _REALTIME = 0x1  # in XFS, of a file whose places are those of another disk
 _KNOWN = frozenset({0x58465342, 0x9123683E})
 """XFS and Btrfs: a place is one of the whole file system. Elsewhere it may be one of several disks."""
@@ -29,7 +29,7 @@ MOST_EXTENTS = 1 << 14
 """Of one range of one file: in more pieces it is read sooner than looked up."""
 
 
-class _Extent(ValueObject, frozen=True):
+class Extent(ValueObject, frozen=True):
     """`end` is behind its last byte in the file; `shift` from there to its place on the disk, None when that says
     nothing of its content."""
 
@@ -54,7 +54,7 @@ class SharedFiles:
         there, here = _extents(self._other, start, count), _extents(self._one, start, count)
         if here is None or there is None or there != _extents(self._other, start, count):
             return whole  # in too many pieces, or somebody is moving them (defragmentation, a balance)
-        return joined(_differing(here, there, start, start + count))
+        return joined(differing(here, there, start, start + count))
 
 
 def tells_places(file: Path) -> bool:
@@ -79,23 +79,23 @@ def _attributes_of(fd: int) -> int:
     return int.from_bytes(fcntl.ioctl(fd, _FSGETXATTR, bytes(28))[:4], "little")
 
 
-def _extents(fd: int, start: int, count: int) -> list[_Extent] | None:
+def _extents(fd: int, start: int, count: int) -> list[Extent] | None:
     """What is stored of the range, in order; what lies one behind the other in the file and on the disk is one. None
     when it is in too many pieces, or told out of order."""
-    found = list[_Extent]()
-    for seen, each in enumerate(_told(fd, start, start + count), start=1):
+    found = list[Extent]()
+    for seen, each in enumerate(told_extents(fd, start, start + count, _shared_shift), start=1):
         last = found[-1] if found else None
         if seen > MOST_EXTENTS or (last is not None and each.start < last.end):
             return None
         if last is not None and last.end == each.start and last.shift == each.shift:
-            found[-1] = _Extent(last.start, each.end, last.shift)
+            found[-1] = Extent(last.start, each.end, last.shift)
         else:
             found.append(each)
     return found
 
 
-def _told(fd: int, at: int, end: int) -> Iterator[_Extent]:
-    """As the kernel tells them, cut to the range."""
+def told_extents(fd: int, at: int, end: int, shift_of: Callable[[int, int, int], int | None]) -> Iterator[Extent]:
+    """As the kernel tells them, cut to the range. `shift_of` is told a place in the file, one on the disk, flags."""
     buffer = bytearray(_HEAD.size + _AT_ONCE * _EXTENT.size)
     told = _AT_ONCE
     while at < end and told == _AT_ONCE:
@@ -104,15 +104,19 @@ def _told(fd: int, at: int, end: int) -> Iterator[_Extent]:
         told, begun = _HEAD.unpack_from(buffer)[3], at
         for number in range(told):
             logical, physical, length, flags = _EXTENT.unpack_from(buffer, _HEAD.size + number * _EXTENT.size)
-            shift = physical - logical if flags & ~_LAST == _SHARED else None
+            shift = shift_of(logical, physical, flags)
             first, at = max(begun, logical), min(end, logical + length)
             if first < at:
-                yield _Extent(first, at, shift)
+                yield Extent(first, at, shift)
         if at <= begun:
             return
 
 
-def _differing(one: Sequence[_Extent], other: Sequence[_Extent], start: int, end: int) -> Iterator[FileRange]:
+def _shared_shift(logical: int, physical: int, flags: int) -> int | None:
+    return physical - logical if flags & ~LAST == _SHARED else None
+
+
+def differing(one: Sequence[Extent], other: Sequence[Extent], start: int, end: int) -> Iterator[FileRange]:
     """Between each two edges of either: both have a hole, or both the same place, or they may differ."""
     edges = sorted({start, end} | {edge for each in (*one, *other) for edge in (each.start, each.end)})
     ones, others = _at(one, edges), _at(other, edges)
@@ -124,7 +128,7 @@ def _differing(one: Sequence[_Extent], other: Sequence[_Extent], start: int, end
             yield FileRange(begin, until - begin)
 
 
-def _at(extents: Sequence[_Extent], edges: Sequence[int]) -> Iterator[_Extent | None]:
+def _at(extents: Sequence[Extent], edges: Sequence[int]) -> Iterator[Extent | None]:
     """What is stored from each edge on: None for a hole."""
     left, current = iter(extents), None
     upcoming = next(left, None)

@@ -17,6 +17,7 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.host import ext4
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, close_left_over, track
 from hawker.host.cloned_blocks import ClonedBlocks, remove_clones
+from hawker.host.disk_blocks import track_on_disk
 from hawker.host.extents import tells_places
 from hawker.host.mount import is_mounted
 from hawker.host.sparse import allocated_bytes, draft_file, publish, stored_pieces
@@ -168,8 +169,8 @@ class Tracker(Protocol):
 
 class HostMovedFiles:
     """Keeps `MovedFiles`. `directory` is that of the volumes of `node`, which keeps `floor_bytes` of the disk free;
-    `place_of` says where a file is. What changes in a file is told by its loop device; by clones of it where it has
-    none, and files share blocks."""
+    `place_of` says where a file is. What changes in a file is told by its loop device; where it has none, by the disk
+    below its file system (ext4), or by clones of it (where files share blocks)."""
 
     def __init__(
         self, node: NodeId, directory: Path, place_of: Callable[[MovedFile], FilePlace], floor_bytes: int = 0
@@ -238,7 +239,10 @@ class HostMovedFiles:
 
         def begin() -> Tracker | None:
             device = ext4.device_of(path)
-            ring = None if device is None else track(device, path, self._node, file.id)
+            if device is not None:
+                ring = track(device, path, self._node, file.id)
+            else:
+                ring = track_on_disk(path, self._node, file.id)
             if ring is not None or not tells_places(path):
                 return ring
             return ClonedBlocks(path, self._clones / file.id, self._floor_bytes)
