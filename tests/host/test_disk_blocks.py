@@ -78,7 +78,7 @@ def test_each_write_is_told_once_a_mark_through_the_page_cache_and_around_it(
     assert tracker.since(again[0]) == (again[0] + 1, ())
 
 
-def test_what_is_written_to_other_files_of_the_disk_is_not_told(file: Path, tracker: ChangedBlocks) -> None:
+def test_writes_to_other_files_of_the_disk_are_not_told(file: Path, tracker: ChangedBlocks) -> None:
     mark = first_mark(tracker)
     other = file.with_name("other")
     other.write_bytes(os.urandom(4 << 20))

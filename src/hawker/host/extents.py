@@ -30,12 +30,15 @@ MOST_EXTENTS = 1 << 14
 
 
 class Extent(ValueObject, frozen=True):
-    """`end` is behind its last byte in the file; `shift` from there to its place on the disk, None when that says
-    nothing of its content."""
+    """What lies in one piece on the disk."""
 
     start: int
+    """The offset of its first byte in the file."""
     end: int
+    """That behind its last one."""
     shift: int | None
+    """The bytes from there to its place on the disk, as who asks counts them; None when the place says nothing of the
+    content."""
 
 
 class SharedFiles:
