@@ -338,13 +338,13 @@ class PlayedHost:
         """By a user: nobody new is let in, and those who are in there have some time."""
         if not machine.up:
             return
-        instance = machine.route().instance
+        instance, number = machine.route().instance, machine.number
         assert instance is not None, "it runs"
-        await self._close(machine.id, instance)
+        machine.state = State.STOPPING  # committed before its edge is asked, so an edge that begins then knows
         await self._clock.sleep(_COMMIT_S * self._clock.random())
-        if machine.up and machine.route().instance == instance and self.powered:
-            machine.state = State.STOPPING
-            self.tell(machine)
+        self.tell(machine)
+        await self._close(machine.id, instance)
+        if machine.state is State.STOPPING and machine.number == number and self.powered:
             await self._end_in(machine, 0.05, State.STOPPED)
 
     async def crash(self, machine: PlayedMachine, after_s: float) -> None:
