@@ -240,6 +240,7 @@ class MoveTrial:
         """Raises `HawkerError` as well."""
         source, destination = self._moving.ends()
         known = await self._known_moves()
+        self._moving.snapshot = ""  # what followed to a node that is lost stays there
         with self._silence():
             await self._order(MoveRequest(to=destination.id, mode=blow.move.mode), known, once=False)
             (move,) = await self._moving.at_rest(known)
