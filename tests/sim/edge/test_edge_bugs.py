@@ -11,6 +11,7 @@ from tests.short_form import short_form
 
 SEEDS = 40
 FOUND_AT = {
+    "admits-while-closing": 32,
     "wakes-once": 8,
     "refusal-forgotten": 5,
     "holds-for-ever": 3,
