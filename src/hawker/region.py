@@ -66,7 +66,7 @@ _AREAS = {
 
 def accepts(expression: str | None, region: str) -> bool:
     """Whether a list of codes and aliases (contract 3.11) has `region` in it; an absent or empty one takes any."""
-    return any(_means(word.strip(), region) for word in (expression or "any").split(","))
+    return any(means(word.strip(), region) for word in (expression or "any").split(","))
 
 
 def preference(expression: str | None, regions: Collection[str], own: str) -> Sequence[str]:
@@ -74,7 +74,7 @@ def preference(expression: str | None, regions: Collection[str], own: str) -> Se
     distance from `own`, where the broker is. An absent list means `own`."""
     near = by_distance(own, regions)
     words = [word.strip() for word in (expression or own).split(",")]
-    return tuple(dict.fromkeys(region for word in words for region in near if _means(word, region)))
+    return tuple(dict.fromkeys(region for word in words for region in near if means(word, region)))
 
 
 def by_distance(own: str, regions: Collection[str]) -> Sequence[str]:
@@ -94,7 +94,8 @@ def distance_km(one: str, other: str) -> float:
     return 2 * _EARTH_KM * asin(sqrt(south + cos(radians(a.latitude)) * cos(radians(b.latitude)) * east))
 
 
-def _means(word: str, region: str) -> bool:
+def means(word: str, region: str) -> bool:
+    """Whether a word of such a list, in lower case, is this region or an alias of it. An empty word takes any."""
     if word in ("", "any", region):
         return True
     spot = SPOTS.get(region)

@@ -393,7 +393,11 @@ async def test_a_region_is_forced_or_preferred_by_the_client(
             ("x-none: 1", b"h1"),
             ("fly-force-region: iad", b"f1"),
             ("fly-force-region: ams,iad", b"h1"),
+            ("fly-force-region: us", b"f1"),
             ("fly-force-region: nrt", b"PR02"),
+            ("fly-force-region: apac", b"PR02"),
+            ("fly-prefer-region: na", b"f1"),
+            ("fly-prefer-region: apac", b"h1"),
             ("fly-prefer-region: nrt,iad", b"f1"),
             ("fly-prefer-region: nrt", b"h1"),
             (f"fly-force-instance-id: {machine.id}", b"f1"),
@@ -404,11 +408,12 @@ async def test_a_region_is_forced_or_preferred_by_the_client(
             assert answer in await ask(port, get("/", field)), field
 
 
+@pytest.mark.parametrize("region", [b"iad", b"us", b'"apac,na"'])
 async def test_a_region_is_where_a_machine_has_its_request_replayed(
-    host: PlayedHost, far: PlayedHost, gate: GatePlace
+    host: PlayedHost, far: PlayedHost, gate: GatePlace, region: bytes
 ) -> None:
     seen: list[bytes] = []
-    order = b"HTTP/1.1 200 OK\r\nfly-replay: region=iad\r\nContent-Length: 0\r\n\r\n"
+    order = b"HTTP/1.1 200 OK\r\nfly-replay: region=%b\r\nContent-Length: 0\r\n\r\n" % region
     async with app_server(says(order)) as here, app_server(says(OK, seen)) as inside:
         port = free_port()
         origin = route(port, here, handlers=("http",))

@@ -2,9 +2,12 @@
 
 import pytest
 
-from hawker.edge.steering import NOWHERE_SAID, steering_of
+from hawker.edge.routes import ServiceTarget
+from hawker.edge.steering import NOWHERE_SAID, steering_of, tiers
+from hawker.feed import GatePlace
+from hawker.ids import NodeId
 from hawker.machine import State
-from tests.edge.edge_kit import OK, PlayedHost, app_server, ask, get, route, says
+from tests.edge.edge_kit import OK, PlayedHost, app_server, ask, get, route, says, seen_from_abroad
 from tests.ports import free_port
 
 
@@ -24,10 +27,42 @@ def test_the_first_of_several_counts_and_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "allowed"), [("ams", True), ("iad, AMS", True), ("any", True), ("iad", False), (",", True)]
+    ("said", "allowed"),
+    [
+        ("ams", True),
+        ("iad, AMS", True),
+        ("any", True),
+        ("iad", False),
+        (",", True),
+        ("eu", True),
+        ("us,EU", True),
+        ("apac,na,sa,us,usa", False),
+    ],
 )
-def test_regions_are_a_list(said: str, allowed: bool) -> None:
+def test_regions_are_a_list_of_names_and_aliases(said: str, allowed: bool) -> None:
     assert steering_of([(b"fly-force-region", said.encode())]).allows_region("ams") is allowed
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("fly-prefer-region: us", ["ewr", "sjc", "ams", "lhr", "attic"]),
+        ("fly-prefer-region: attic,na", ["attic", "ewr", "sjc", "ams", "lhr"]),
+        ("fly-prefer-region: sjc,usa", ["sjc", "ewr", "ams", "lhr", "attic"]),
+        ("fly-prefer-region: eu", ["ams", "lhr", "ewr", "sjc", "attic"]),
+        ("fly-prefer-region: any,sjc", ["ams", "lhr", "ewr", "sjc", "attic"]),
+        ("fly-prefer-region: apac", ["ams", "lhr", "ewr", "sjc", "attic"]),
+    ],
+)
+def test_regions_of_an_alias_are_asked_the_nearest_first(said: str, asked: list[str]) -> None:
+    gate = GatePlace(node=NodeId("b" * 8), host="10.0.0.2", port=4291)
+    machines = [route(80, 8080, handlers=("http",))]
+    for away_ms, region in ((8, "lhr"), (64, "ewr"), (128, "sjc"), (256, "attic")):
+        machines.append(seen_from_abroad(route(80, 8080, handlers=("http",)), gate, region=region, away_ms=away_ms))
+    targets = [ServiceTarget(each, 0, each.services[0], (each.services[0].ports or ())[0]) for each in machines]
+    name, _, value = said.encode().partition(b": ")
+    found = tiers(targets, "ams", steering_of([(name, value)]))
+    assert [tier[0].machine.region or "ams" for tier in found] == asked
 
 
 async def test_one_machine_can_be_forced(host: PlayedHost) -> None:

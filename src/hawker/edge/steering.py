@@ -8,20 +8,21 @@ from msgspec.structs import replace
 
 from hawker.edge.routes import Door, ServiceTarget
 from hawker.ids import AppName, MachineId
+from hawker.region import means
 from hawker.value_object import ValueObject
 
 FORCE_INSTANCE, PREFER_INSTANCE = b"fly-force-instance-id", b"fly-prefer-instance-id"
 FORCE_REGION, PREFER_REGION = b"fly-force-region", b"fly-prefer-region"
 _STEERING = frozenset({FORCE_INSTANCE, PREFER_INSTANCE, FORCE_REGION, PREFER_REGION})
 UNAVAILABLE = b"fly-preferred-instance-unavailable"
-_ANYWHERE = "any"
 _MAX_CHARS = 64
 _MAX_REGIONS = 16
 
 
 class Steering(ValueObject, frozen=True):
     """`force`: this machine or none. `prefer`: this one if it can take the request now. `regions`: none but machines of
-    these, in this order; empty for all. `preferred`: these regions first. `apart`: not to these machines."""
+    these, in this order; empty for all. `preferred`: these regions first. Both are regions and aliases of such, as in
+    orders. `apart`: not to these machines."""
 
     force: MachineId | None = None
     prefer: MachineId | None = None
@@ -30,7 +31,7 @@ class Steering(ValueObject, frozen=True):
     apart: frozenset[MachineId] = frozenset()
 
     def allows_region(self, region: str) -> bool:
-        return not self.regions or region in self.regions or _ANYWHERE in self.regions
+        return not self.regions or any(means(word, region) for word in self.regions)
 
     def without(self, *machines: MachineId) -> "Steering":
         return replace(self, apart=self.apart.union(machines))
@@ -78,14 +79,14 @@ class Aim(ValueObject, frozen=True):
 
 
 def tiers(targets: Sequence[ServiceTarget], here: str, steering: Steering) -> list[list[ServiceTarget]]:
-    """Whom to ask, region by region: as is said, else this one and then the nearest. One is asked after another only
-    where nobody of that one can take the request, or be started for it."""
+    """Whom to ask, region by region: as is said, else this one and then the nearest; so, too, those that one alias
+    stands for. One is asked after another only where nobody of that one can take the request, or be started for it."""
     if not any(each.machine.region for each in targets):
         return [list(targets)] if targets else []
     wished = (*steering.regions, *steering.preferred)
     found: dict[tuple[int, bool, int, str], list[ServiceTarget]] = {}
     for each in targets:
         away, name = each.machine.region, each.machine.region or here
-        place = wished.index(name) if name in wished else len(wished)
+        place = next((number for number, word in enumerate(wished) if means(word, name)), len(wished))
         found.setdefault((place, bool(away), each.machine.away_ms if away else 0, name), []).append(each)
     return [found[order] for order in sorted(found)]
