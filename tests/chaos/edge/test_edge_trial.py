@@ -38,15 +38,18 @@ async def played(plan: EdgeTrialPlan) -> list[EdgeRow]:
     reason="three nodes under load; tests/e2e/test_edge.py has a daemon's death, test_edge_regions.py a lost host, the "
     "simulator of edges in `make check` both"
 )
-async def test_a_request_is_not_lost_when_a_daemon_or_a_host_dies(tmp_path: Path) -> None:
+async def test_a_request_is_not_lost_when_a_daemon_or_a_host_dies_or_an_edge_stands_still(tmp_path: Path) -> None:
     """The short form of `hawker chaos edge`."""
-    blows = (EdgeBlow.DAEMON, EdgeBlow.HOST)
-    rows = await played(EdgeTrialPlan(nodes=3, blows=blows, away_s=6.0, where=tmp_path))
+    blows = (EdgeBlow.DAEMON, EdgeBlow.STILL, EdgeBlow.HOST)
+    plan = EdgeTrialPlan(nodes=3, blows=blows, away_s=6.0, where=tmp_path)
+    rows = await played(plan)
     assert [(row.blow, row.host, row.gets_lost) for row in rows] == [
         ("daemon killed", 1, 0),
-        ("host without power", 2, 0),
+        ("edge process stood still", 2, 0),
+        ("host without power", 3, 0),
     ]
-    assert rows[0].posts_lost == 0
+    assert rows[0].posts_lost == rows[1].posts_lost == 0
+    assert rows[1].slowest_s > plan.still_s - 1, "clients of the one that stood still waited for it"
 
 
 @pytest.mark.root

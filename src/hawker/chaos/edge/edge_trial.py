@@ -63,13 +63,15 @@ Server(("127.0.0.1", int(sys.argv[2])), Counting).serve_forever()
 
 
 class EdgeBlow(StrEnum):
-    """`edge` is one process of a host's edge, of which each second host has two; `warden` is their parent. `link`: a
-    host and the next one hear nothing of each other. `parted`: likewise, a host and all others. `lossy`: a fifth of the
-    packets between a host and all others is lost."""
+    """`edge` is one process of a host's edge, of which each second host has two; `warden` is their parent. `still`: an
+    edge process stands still, for less than its parent lets it. `link`: a host and the next one hear nothing of each
+    other. `parted`: likewise, a host and all others. `lossy`: a fifth of the packets between a host and all others is
+    lost."""
 
     DAEMON = "daemon killed"
     MACHINE = "machine killed"
     EDGE = "edge process killed"
+    STILL = "edge process stood still"
     WARDEN = "edge's parent killed"
     LINK = "link cut"
     PARTED = "host parted"
@@ -84,18 +86,20 @@ class EdgeBlow(StrEnum):
     @property
     def ends_requests(self) -> bool:
         """Whether one that may not be repeated can be in what dies."""
-        return self not in (EdgeBlow.DAEMON, EdgeBlow.LOSSY)
+        return self not in (EdgeBlow.DAEMON, EdgeBlow.STILL, EdgeBlow.LOSSY)
 
 
 class EdgeTrialPlan(ValueObject, frozen=True, kw_only=True):
     """A machine of the app at each of so many `nodes`. Each of the `blows` is dealt `rounds` times, each time to the
-    next host. `away_s` is how long a daemon or a host stays away, `parted_s` a link is cut."""
+    next host. `away_s` is how long a daemon or a host stays away, `parted_s` a link is cut,
+    `still_s` an edge process stands still."""
 
     nodes: int = 5
     blows: tuple[EdgeBlow, ...] = tuple(EdgeBlow)
     rounds: int = 1
     away_s: float = 12.0
     parted_s: float = 15.0
+    still_s: float = 3.0
     where: Path | None = None
 
 
@@ -215,7 +219,15 @@ class EdgeTrial:
             case EdgeBlow.MACHINE:
                 _kill(_processes(str(notes_of(self._directory, hit.host.number))))
             case EdgeBlow.EDGE:
-                _kill(_processes("edge-process", str(hit.daemon.data_dir))[:1])
+                _kill(_edge_processes(hit)[:1])
+            case EdgeBlow.STILL:
+                process = _edge_processes(hit)[0]
+                os.kill(process, signal.SIGSTOP)
+                try:
+                    await self._clock.sleep(self._plan.still_s)
+                finally:
+                    with suppress(ProcessLookupError):  # a busy host's warden may have replaced it
+                        os.kill(process, signal.SIGCONT)
             case EdgeBlow.WARDEN:
                 _kill([int((hit.daemon.place.edge / "lock").read_text())])
             case EdgeBlow.LINK | EdgeBlow.PARTED:
@@ -250,6 +262,10 @@ def _kill(pids: list[int]) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def _edge_processes(hit: LabNode) -> list[int]:
+    return _processes("edge-process", str(hit.daemon.data_dir))
 
 
 def _processes(*words: str) -> list[int]:
