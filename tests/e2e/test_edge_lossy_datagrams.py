@@ -1,5 +1,9 @@
 """Datagrams to machines of another host while a fifth of the packets between the two hosts is lost: each comes once at
 most, to its own machine, and its answer to its own client.
+
+How many are answered says nothing: 400 of 400 are usual, and 0 was met. The packets that are lost are those of the one
+TCP connection between the two edges, so its datagrams are late, not lost. But where it stands still for seconds just
+when flows ask to be let in, each of them keeps its first four datagrams and drops the others until it is.
 """
 
 import socket

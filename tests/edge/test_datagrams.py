@@ -87,6 +87,23 @@ async def test_a_datagram_wakes_a_machine_and_waits_for_its_program(host: Played
     assert host.worker.wakes == [machine.id]
 
 
+async def test_datagrams_of_a_flow_that_waits_are_kept_up_to_four_and_the_rest_counted_as_dropped(
+    host: PlayedHost,
+) -> None:
+    async with udp_app() as (inside, app):
+        port = free_port()
+        machine = udp_route(port, inside, state=State.STOPPED)
+        await host.publish(machine)
+        with client(port) as sender:
+            for number in range(7):
+                sender.send(b"%d" % number)
+            await eventually(lambda: host.counted("datagrams_dropped") == 3)
+            assert host.counted("datagrams_in") == 7 and host.counted("flows") == 1
+            host.worker.put(replace(machine, state=State.STARTED, instance=InstanceId("i2")))
+            await eventually(lambda: len(app.heard) >= 4)
+        assert sorted(set(app.heard)) == [b"0", b"1", b"2", b"3"]
+
+
 async def test_a_program_that_does_not_listen_is_told_of_in_the_apps_log(
     host: PlayedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

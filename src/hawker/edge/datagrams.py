@@ -83,9 +83,7 @@ class Flow:
     def send(self, data: bytes) -> None:
         """To the machine, now or once there is one."""
         self.heard_at = self._flows.now()
-        if self._machine is None:
-            self._first.keep(data)
-        elif not self._machine.send(data):
+        if not (self._first.keep(data) if self._machine is None else self._machine.send(data)):
             self._flows.dropped(self.app)
 
     def join(self, visit: Visit, machine: MachineEnd) -> None:

@@ -43,9 +43,12 @@ class FirstDatagrams:
     def __init__(self) -> None:
         self._kept: list[bytes] = []
 
-    def keep(self, data: bytes) -> None:
-        if len(self._kept) < _KEPT and sum(map(len, self._kept)) + len(data) <= _KEPT_BYTES:
+    def keep(self, data: bytes) -> bool:
+        """Whether there is room for it."""
+        fits = len(self._kept) < _KEPT and sum(map(len, self._kept)) + len(data) <= _KEPT_BYTES
+        if fits:
             self._kept.append(data)
+        return fits
 
     def send(self, send: Callable[[bytes], object]) -> None:
         for data in list(self._kept):
