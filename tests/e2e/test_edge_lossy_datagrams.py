@@ -127,10 +127,11 @@ async def test_datagrams_over_a_lossy_way_come_once_at_most_and_to_nobody_else(f
         there.host.drop_from([here.host], percent=LOST_PERCENT)
         heard = await run_sync(heard_by_clients, here.host.address)
         fleet.lab.heal()
+        for name in PORTS:  # however many were answered: once nothing is lost, all are
+            await eventually(partial(run_sync, answers, here.host.address, name), WITHIN_S)
     assert sent_again(here.host) > before, "packets were lost"
     for name, mark, came in heard:
         sent = {b"%s 1 %s%d" % (name, mark, turn) for turn in range(ROUNDS)}
         assert len(came) == len(set(came)), "none twice at its client"
         assert set(came) <= sent, "none twice at its machine, at another one, or for another client"
     print(f"{sum(len(came) for _, _, came in heard)} answers of {CLIENTS * len(PORTS) * ROUNDS}")
-    assert any(came for _, _, came in heard)
