@@ -12,7 +12,7 @@ from hawker.dns.forward import Forwarder
 from hawker.dns.resolver import QUESTIONS, AskingNetwork, NameResolver, Names, host_servers, machine_of
 from hawker.ids import MachineId
 from hawker.names import FILE, write_names
-from tests.dns.known import KNOWN, MINE, ONE, THEIRS, addresses
+from tests.dns.known import KNOWN, MINE, ONE, THEIRS, THERE, addresses, named
 from tests.dns.test_forward import Hands
 from tests.dns.upstream import Upstream, serving
 
@@ -106,6 +106,17 @@ async def test_an_answer_that_is_given_again_has_another_order_and_one_of_the_ne
         assert {frozenset(each) for each in seen} == {frozenset(each.ip for each in others)}
         assert len(seen) == 1 if orders == 1 else len(seen) > 1
     assert reordered(b"\0" * 5, clock.random) == b"\0" * 5
+
+
+async def test_nearest_machines_are_answered_in_their_order_each_time_it_is_worked_out(tmp_path: Path) -> None:
+    near = [named(number) for number in range(1, 3)]
+    others = [named(number, node=THERE, region=region) for number, region in ((3, "ams"), (4, "iad"), (5, "iad"))]
+    asking = resolver(tmp_path, clock := Hands())
+    for number in range(20):
+        write_names(tmp_path, replace(KNOWN, upstream=(f"192.0.2.{number}",), machines=(*others[::-1], *near)))
+        clock.time_s += 1
+        found = addresses(ask(asking, "top4.nearest.of.shop.internal", MINE))
+        assert set(found[:2]) == {each.ip for each in near} and found[2] == others[0].ip and len(found) == 4
 
 
 async def test_other_names_are_asked_elsewhere_and_none_of_ours_is(tmp_path: Path) -> None:

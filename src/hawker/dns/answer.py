@@ -78,10 +78,11 @@ def answer(asked: Question, view: View) -> message.Message:
     return reply
 
 
-def wire_of(reply: message.Message, most: int) -> bytes:
-    """At most `most` bytes; what does not fit is left out, and said to be (TC)."""
+def wire_of(reply: message.Message, most: int, *, in_any_order: bool = True) -> bytes:
+    """At most `most` bytes; what does not fit is left out, and said to be (TC). Records of a name come in any order, or
+    in that of `reply`."""
     try:
-        return reply.to_wire(max_size=most)
+        return reply.to_wire(max_size=most, want_shuffle=in_any_order)
     except exception.TooBig:
         short = message.Message(id=reply.id)
         short.flags = reply.flags | flags.TC

@@ -185,7 +185,7 @@ class NameResolver:
             return asked
         view = self._names.view(asker)
         reply = failed(asked) if view is None else answer(asked, view)
-        return wire_of(reply, _TCP_BYTES if tcp else asked.most)
+        return wire_of(reply, _TCP_BYTES if tcp else asked.most, in_any_order=False)
 
     async def forwarded(self, asked: Question, network_id: int, source: str, *, tcp: bool = False) -> bytes:
         """The answer of another server, or that there was none."""
