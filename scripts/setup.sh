@@ -103,6 +103,8 @@ find_missing() {
     need haproxy haproxy # these three: beside the edge
     need caddy caddy
     need wrk wrk
+    need unbound unbound # beside the resolver, and what asks both
+    need dnsperf dnsperf
 }
 
 install_packages() {
@@ -111,7 +113,7 @@ install_packages() {
     apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 -o Acquire::Retries=3 $missing || return 1
     # Debian starts a registry on all addresses as soon as it is installed. The tests run their own on loopback.
     # Likewise what the benchmarks start by themselves.
-    for service in docker-registry haproxy caddy; do
+    for service in docker-registry haproxy caddy unbound; do
         case "$missing " in
             *" $service "*) [ ! -d /run/systemd/system ] || systemctl disable --now "$service" ;;
         esac
@@ -224,7 +226,20 @@ install_dbos() {
     .venv/bin/python -m venv --clear build/bench/dbos &&
         build/bench/dbos/bin/python -m pip install --require-hashes -r bench/peers/requirements.txt
 }
-build_superfly_fsm() { GOTOOLCHAIN=local "$go" build -C bench/peers/superfly_fsm -mod=readonly -o "$PWD/build/bench/superfly_fsm" .; }
+build_go() { GOTOOLCHAIN=local "$go" build -C "bench/peers/$1" -mod=readonly -o "$PWD/build/bench/$1" .; }
+build_peer() { # of bench/peers: its directory, its name for people, the script that it is beside
+    # shellcheck disable=SC2046  # file names of ours, without blanks
+    if [ -z "$go" ]; then
+        say "no Go toolchain: $2 is left out of $3; it needs Go 1.23 and a module proxy"
+    elif stale "$1" $(find "bench/peers/$1" -type f | sort) || [ ! -x "build/bench/$1" ]; then
+        if (step "$1" "$2, for $3" build_go "$1"); then
+            finish
+        else
+            say "$2 cannot be built here: it is left out of $3"
+        fi
+        worked=yes
+    fi
+}
 
 if [ "$level" = bench ]; then
     PATH="$PATH:/usr/local/go/bin" # where Go's own archive is unpacked
@@ -233,17 +248,8 @@ if [ "$level" = bench ]; then
         step dbos "DBOS, for bench/engine.py" install_dbos
         finish
     fi
-    # shellcheck disable=SC2046  # file names of ours, without blanks
-    if [ -z "$go" ]; then
-        say "no Go toolchain: superfly/fsm is left out of bench/engine.py; it needs Go 1.23 and a module proxy"
-    elif stale superfly_fsm $(find bench/peers/superfly_fsm -type f | sort) || [ ! -x build/bench/superfly_fsm ]; then
-        if (step superfly_fsm "superfly/fsm, for bench/engine.py" build_superfly_fsm); then
-            finish
-        else
-            say "superfly/fsm cannot be built here: it is left out of bench/engine.py"
-        fi
-        worked=yes
-    fi
+    build_peer superfly_fsm superfly/fsm bench/engine.py
+    build_peer coredns CoreDNS bench/resolver.py
 fi
 
 if [ $worked = yes ]; then say "ready"; else say "up to date"; fi
