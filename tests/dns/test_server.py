@@ -102,6 +102,16 @@ async def test_one_machine_has_so_many_connections(tmp_path: Path) -> None:
             await stream.aclose()
 
 
+async def test_questions_that_come_all_together_are_all_answered(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (place, _):
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as client:
+            client.setblocking(False)
+            for number in range(200):
+                client.sendto(message.make_query("shop.internal", "AAAA", id=number).to_wire(), ("::1", place.udp))
+            answers = [await asyncio.get_running_loop().sock_recv(client, 4096) for _ in range(200)]
+    assert {message.from_wire(each).id for each in answers} == set(range(200))
+
+
 class PlayedWriter:
     """Of a connection from this address."""
 

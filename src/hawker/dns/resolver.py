@@ -3,6 +3,7 @@ way of `forward`. Which network asks is told by the link that the question came 
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
@@ -21,6 +22,8 @@ _LOOK_EVERY_S = 0.05
 _SAID, _SAID_OF_NETWORK, _SAID_S = 4096, 1024, 0.1
 """Answers of at most 1,232 bytes that are given again as long as nothing else is known, how many of them of one
 network, and for how many seconds in one order."""
+_SOURCES = 4096
+"""Addresses of which it is remembered whose they are."""
 _ID_BYTES = 2
 _TCP_BYTES = 65_535
 _HOST_FILE = Path("/etc/resolv.conf")
@@ -196,6 +199,7 @@ class NameResolver:
         return wire_of(found or failed(asked), _TCP_BYTES if tcp else asked.most)
 
 
+@lru_cache(maxsize=_SOURCES)
 def machine_of(source: str) -> str:
     """Whose question it is: the 112 bits that are a machine's own. It may take any address below them."""
     return str(int(IPv6Address(source.partition("%")[0])) >> 16)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -28,6 +28,8 @@ from hawker.names import BOUND, RESOLVER
 _PORT = 53
 _IDLE_S = 10.0
 _QUESTION_BYTES = 4096
+_AT_ONCE = 64
+"""Questions over UDP that are read before anything else has its turn."""
 _LENGTH = struct.Struct("!H")
 _LINKS, _ADDRESSES = 0x1, 0x100
 """Groups of rtnetlink(7): news of links, and of IPv6 addresses."""
@@ -35,21 +37,22 @@ _LOOK_AGAIN_S = 1.0
 _log = bind("hawker.dns")
 
 
-class NetworkSockets(asyncio.DatagramProtocol):
-    """Those of one network."""
+class NetworkSockets:
+    """Those of one network. Questions over UDP are read and answered here without a transport, several at each turn of
+    the event loop: what is in between costs more than most answers do."""
 
     def __init__(self, resolver: NameResolver, asker: AskingNetwork, tasks: TaskGroup, connections: Turns) -> None:
         self._resolver = resolver
         self._asker = asker
         self._tasks = tasks
         self._connections = connections
-        self._transport: asyncio.DatagramTransport | None = None
+        self._udp: socket.socket | None = None
         self._server: asyncio.Server | None = None
 
     async def open(self, make: Callable[[int], socket.socket]) -> None:
         """Raises `OSError`."""
-        loop = asyncio.get_running_loop()
-        await loop.create_datagram_endpoint(lambda: self, sock=make(socket.SOCK_DGRAM))
+        self._udp = make(socket.SOCK_DGRAM)
+        asyncio.get_running_loop().add_reader(self._udp, self._read, self._udp)
         try:
             self._server = await asyncio.start_server(self._converse, sock=make(socket.SOCK_STREAM))
         except OSError:
@@ -57,15 +60,20 @@ class NetworkSockets(asyncio.DatagramProtocol):
             raise
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        if self._udp is not None:
+            asyncio.get_running_loop().remove_reader(self._udp)
+            self._udp.close()
+            self._udp = None
         if self._server is not None:
             self._server.close()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.DatagramTransport, transport)
+    def _read(self, udp: socket.socket) -> None:
+        with suppress(OSError):  # all was read, or the link is gone, which the next look at the bridges says
+            for _ in range(_AT_ONCE):
+                data, address = udp.recvfrom(_QUESTION_BYTES + 1)
+                self._received(data, address)
 
-    def datagram_received(self, data: bytes, address: Any) -> None:
+    def _received(self, data: bytes, address: Any) -> None:
         if len(data) > _QUESTION_BYTES or not self._resolver.admits(address[0]):
             return
         found = self._resolver.at_once(data, self._asker)
@@ -78,8 +86,10 @@ class NetworkSockets(asyncio.DatagramProtocol):
         self._send(await self._resolver.forwarded(asked, self._asker.network_id, address[0]), address)
 
     def _send(self, data: bytes, address: Any) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.sendto(data, address)
+        """An answer that the kernel has no room for is lost: who asked asks again."""
+        if self._udp is not None:
+            with suppress(OSError):
+                self._udp.sendto(data, address)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Questions one after the other; what is no question ends it."""
