@@ -10,6 +10,7 @@ from pathlib import Path
 from hawker.clock import Clock
 from hawker.dns.answer import Question, answer, failed, read_question, reordered, wire_of
 from hawker.dns.forward import Forwarder
+from hawker.dns.plain import plain_answer, read_plain
 from hawker.dns.view import View, view_of
 from hawker.errors import OverShare
 from hawker.names import FILE, RESOLVER, KnownNames, KnownZone, NamedMachine, read_names
@@ -179,6 +180,11 @@ class NameResolver:
         mine[key] = said
 
     def _worked_out(self, data: bytes, asker: AskingNetwork, *, tcp: bool) -> bytes | Question | None:
+        view, plain = self._names.view(asker), read_plain(data)
+        if view is not None and plain is not None:
+            found = plain_answer(plain, view, _TCP_BYTES if tcp else plain.most)
+            if found is not None:
+                return found
         asked = read_question(data)
         if asked is None:
             return None
@@ -186,7 +192,6 @@ class NameResolver:
             return wire_of(asked, _TCP_BYTES if tcp else 512)
         if not asked.is_ours:
             return asked
-        view = self._names.view(asker)
         reply = failed(asked) if view is None else answer(asked, view)
         return wire_of(reply, _TCP_BYTES if tcp else asked.most, in_any_order=False)
 

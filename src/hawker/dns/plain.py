@@ -1,0 +1,104 @@
+"""Questions as nearly all of them are, answered byte by byte: for one name of a private network, with no more beside it
+than an OPT record without options, where the answer is addresses or that there are none. All others, and what is
+damaged, are None here and for `answer`, which says the same of these in many times the time. Pure.
+"""
+
+from struct import Struct
+
+from hawker.dns.answer import NEGATIVE_TTL_S, TTL_S, UDP_BYTES, UDP_BYTES_PLAIN
+from hawker.dns.view import View
+from hawker.value_object import ValueObject
+
+_HEAD, _KIND, _RECORD, _OPT = Struct("!6H"), Struct("!HH"), Struct("!HHIH"), Struct("!BHHBBHH")
+_NAME_BYTES, _LABEL_BYTES = 255, 63
+_IN, _TXT, _AAAA, _SOA, _OPTIONS = 1, 16, 28, 6, 41
+_KINDS = 128
+"""Kinds of records below this are of data; others are questions of their own kind."""
+_RD, _MAY_BE_SET = 0x0100, 0x0130
+"""Flags of a question: what an answer repeats; all that may be set (RD, AD, CD)."""
+_ANSWERS, _NO_SUCH_NAME = 0x8480, 3
+"""Flags of an answer: QR, AA and RA; its code where nothing has the name."""
+_TO_BYTE = 0xC000
+"""What a pointer to an earlier name is, beside how far from the beginning that is."""
+_OF_ADDRESS = (_TO_BYTE | _HEAD.size).to_bytes(2, "big") + _RECORD.pack(_AAAA, _IN, TTL_S, 16)
+_OUR_OPT = _OPT.pack(0, _OPTIONS, 8192, 0, 0, 0, 0)
+_INTERNAL = b"\x08internal\0"
+_TIMES = Struct("!5I").pack(1, 3600, 600, 86_400, NEGATIVE_TTL_S)
+
+
+class PlainQuestion(ValueObject, frozen=True):
+    """For the name of these `labels`, in lower case, of which the last one is at `zone_at` of the packet."""
+
+    head: bytes
+    """The packet, up to the end of the question."""
+    flags: int
+    labels: list[str]
+    zone_at: int
+    kind: int
+    most: int
+    """Bytes that fit an answer over UDP."""
+    has_opt: bool
+
+
+def read_plain(data: bytes) -> PlainQuestion | None:
+    if len(data) < _HEAD.size:
+        return None
+    _, flags, questions, answers, authorities, more = _HEAD.unpack_from(data)
+    if flags & ~_MAY_BE_SET or questions != 1 or answers or authorities or more > 1:
+        return None
+    name = _name(data)
+    if name is None or len(data) < name[2] + _KIND.size:
+        return None
+    labels, zone_at, end = name
+    kind, of_class = _KIND.unpack_from(data, end)
+    end += _KIND.size
+    most = _room(data, end) if more else UDP_BYTES_PLAIN if len(data) == end else None
+    if most is None or of_class != _IN or kind >= _KINDS or kind == _OPTIONS:
+        return None
+    return PlainQuestion(data[:end], flags, labels, zone_at, kind, most, bool(more))
+
+
+def _name(data: bytes) -> tuple[list[str], int, int] | None:
+    """Labels, where the last of them begins, and where the name ends."""
+    labels, zone_at, at = [], 0, _HEAD.size
+    while at < len(data) and (length := data[at]):
+        label = data[at + 1 : at + 1 + length]
+        if length > _LABEL_BYTES or len(label) < length or not label.isascii():
+            return None
+        labels.append(label.lower().decode())
+        zone_at, at = at, at + 1 + length
+    if at + 1 > min(len(data), _HEAD.size + _NAME_BYTES) or not labels or labels[-1] not in ("internal", "flycast"):
+        return None
+    return labels, zone_at, at + 1
+
+
+def _room(data: bytes, at: int) -> int | None:
+    if len(data) != at + _OPT.size:
+        return None
+    name, kind, room, code, version, _, options = _OPT.unpack_from(data, at)
+    if name or kind != _OPTIONS or code or version or options:
+        return None
+    return max(UDP_BYTES_PLAIN, min(int(room), UDP_BYTES))
+
+
+def plain_answer(asked: PlainQuestion, view: View, most: int) -> bytes | None:
+    """At most `most` bytes."""
+    *below, zone = asked.labels
+    leads = view.find(below) if zone == "internal" else view.flycast(below)
+    if leads is not None and leads.texts and asked.kind == _TXT:
+        return None
+    addresses = leads.addresses if leads is not None and asked.kind == _AAAA else ()
+    flags = _ANSWERS | asked.flags & _RD | (_NO_SUCH_NAME if leads is None else 0)
+    counts = (1, len(addresses), 0 if addresses else 1, 1 if asked.has_opt else 0)
+    head = asked.head[:2] + _HEAD.pack(0, flags, *counts)[2:] + asked.head[_HEAD.size :]
+    records = b"".join([_OF_ADDRESS + each.packed for each in addresses]) if addresses else _none(asked, zone)
+    found = head + records + (_OUR_OPT if asked.has_opt else b"")
+    return found if len(found) <= most else None
+
+
+def _none(asked: PlainQuestion, zone: str) -> bytes:
+    """The record that says for how long there are none: the SOA of `internal`."""
+    known = zone == "internal"
+    pointer = (_TO_BYTE | (asked.zone_at if known else len(asked.head))).to_bytes(2, "big")
+    said = b"\x02ns" + pointer + b"\x0ahostmaster" + pointer + _TIMES
+    return (pointer if known else _INTERNAL) + _RECORD.pack(_SOA, _IN, NEGATIVE_TTL_S, len(said)) + said
