@@ -1,7 +1,7 @@
 """A node's resolver beside unbound and CoreDNS, in one run and in turns: `.internal` questions a second of one core,
 the processor time of one, and how long an answer takes at a given rate. `hawker dns` runs as a node runs it: as a user
 without rights, at a bridge in a network namespace. `dnsperf` asks from another one, joined by a veth pair, with a
-socket for each of 64 machines: there a packet table gives each socket an address of its own, because one machine may
+socket for each of 32 machines: there a packet table gives each socket an address of its own, because one machine may
 ask 1,000 times a second. Servers have core 0, what asks has core 1. `hawker is` the part of another's figure that
 Hawker's is.
 
@@ -27,6 +27,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
+from hawker.host import netns
 from hawker.host.address import bridge_name, network_prefix, private_ip
 from hawker.host.own_user import make_folder
 from hawker.ids import AppName, MachineId, NodeId
@@ -37,7 +38,7 @@ from hawker.value_object import ValueObject
 _HAWKER = str(Path(sys.executable).with_name("hawker"))
 _COREDNS = Path("build/bench/coredns")
 _NODE, _NETWORK, _USER = NodeId("0000be7c"), 7, 1_879_048_000
-_ASKING, _MACHINES_OF_APP, _UNDER_WAY = 64, 3, 64
+_ASKING, _MACHINES_OF_APP, _UNDER_WAY = 32, 3, 64
 """Machines that ask, machines of an app, and questions under way where as many as possible are asked."""
 _PORTS = {"hawker": 53, "unbound": 5301, "coredns": 5302}
 _WAIT_S = 20.0
@@ -114,8 +115,8 @@ def records(names: KnownNames) -> list[tuple[str, str]]:
     return of_apps + [(f"{each.id}.vm.{each.app}.internal.", each.ip) for each in names.machines]
 
 
-def _in(namespace: str, *words: str) -> tuple[str, ...]:
-    return "ip", "netns", "exec", namespace, *words
+def _in(namespace: Path, *words: str) -> tuple[str, ...]:
+    return "nsenter", f"--net={namespace}", *words
 
 
 def _run(*words: str) -> None:
@@ -123,17 +124,18 @@ def _run(*words: str) -> None:
 
 
 @contextmanager
-def linked() -> Iterator[tuple[str, str]]:
+def linked(folder: Path) -> Iterator[tuple[Path, Path]]:
     """A host with the bridge of one private network, and where its machines are."""
-    host, machines = f"bench{os.getpid()}h", f"bench{os.getpid()}m"
-    bridge = bridge_name(_NODE, _NETWORK)
+    host, machines, bridge = folder / "host", folder / "machines", bridge_name(_NODE, _NETWORK)
     with ExitStack() as stack:
-        for name in (host, machines):
-            _run("ip", "netns", "add", name)
-            stack.callback(_run, "ip", "netns", "del", name)
-            _run(*_in(name, "ip", "link", "set", "lo", "up"))
+        for namespace in (host, machines):
+            netns.create(namespace, lambda _: None)
+            stack.callback(netns.delete, namespace)
+            _run(*_in(namespace, "ip", "link", "set", "lo", "up"))
         _run(*_in(host, "ip", "link", "add", bridge, "type", "bridge"))
-        _run(*_in(host, "ip", "link", "add", "port", "type", "veth", "peer", "name", "eth0", "netns", machines))
+        _run(*_in(host, "ip", "link", "add", "port", "type", "veth", "peer", "name", "eth0"))
+        with machines.open() as handle:
+            _run(*_in(host, "ip", "link", "set", "eth0", "netns", f"/proc/{os.getpid()}/fd/{handle.fileno()}"))
         _run(*_in(host, "ip", "link", "set", "port", "master", bridge, "up"))
         _run(*_in(host, "ip", "link", "set", bridge, "up"))
         _run(*_in(host, "ip", "address", "add", f"{RESOLVER}/128", "dev", bridge, "nodad"))
@@ -178,7 +180,7 @@ def _servers(folder: Path, names: KnownNames) -> dict[str, tuple[str, ...]]:
 
 
 @contextmanager
-def serving(host: str, machines: str, name: str, argv: Sequence[str], questions: Path) -> Iterator[int]:
+def serving(host: Path, machines: Path, name: str, argv: Sequence[str], questions: Path) -> Iterator[int]:
     """From when it answers: its process."""
     process = subprocess.Popen(_in(host, "taskset", "-c", "0", *argv), stdout=subprocess.DEVNULL)
     try:
@@ -192,11 +194,11 @@ def serving(host: str, machines: str, name: str, argv: Sequence[str], questions:
         process.wait()
 
 
-def _answers(machines: str, name: str, questions: Path) -> bool:
+def _answers(machines: Path, name: str, questions: Path) -> bool:
     return "NOERROR" in asked(machines, name, questions, "-n1", "-q1", "-t0.2", "-l0.5")
 
 
-def asked(machines: str, name: str, questions: Path, *more: str) -> str:
+def asked(machines: Path, name: str, questions: Path, *more: str) -> str:
     """What `dnsperf` says, with a socket for each machine that asks."""
     where = ("-s", str(RESOLVER), "-p", str(_PORTS[name]), "-f", "inet6", f"-c{_ASKING}", "-d", str(questions))
     argv = _in(machines, "taskset", "-c", "1", "dnsperf", *where, *more)
@@ -228,8 +230,9 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=10_000, help="questions a second where times are taken")
     given = parser.parse_args()
     found: dict[str, list[Round]] = {}
-    with TemporaryDirectory(prefix="bench") as name, linked() as (host, machines), ExitStack() as stack:
-        folder, names = Path(name), known(given.apps)
+    with TemporaryDirectory(prefix="bench") as place, ExitStack() as stack:
+        folder, names = Path(place), known(given.apps)
+        host, machines = stack.enter_context(linked(folder))
         questions, servers = _questions(folder, names, given.apps), _servers(folder, names)
         pids = {
             server: stack.enter_context(serving(host, machines, server, argv, questions))
@@ -242,7 +245,7 @@ def main() -> None:
     show(found, given.seconds)
 
 
-def _round(machines: str, server: str, pid: int, questions: Path, seconds: int, rate: int) -> Round:
+def _round(machines: Path, server: str, pid: int, questions: Path, seconds: int, rate: int) -> Round:
     before = _busy_s(pid)
     said = asked(machines, server, questions, f"-l{seconds}", f"-q{_UNDER_WAY}")
     busy_us = 1e6 * (_busy_s(pid) - before) / _number(_ANSWERED, said)

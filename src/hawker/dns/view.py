@@ -136,8 +136,8 @@ def view_of(
     for machine in names.machines:
         if machine.network_id == network_id:
             view.apps.setdefault(machine.app, []).append(machine)
-            view.address_of[machine.ip] = address = IPv6Address(machine.ip)
-            view.by_address[address] = machine
+            view.address_of[machine.ip] = ip = IPv6Address(machine.ip)
+            view.by_address[ip] = machine
     for peer in names.peers:
         if peer.network_id == network_id:
             view.peers.setdefault(peer.name, peer)
