@@ -111,6 +111,7 @@ def _notify() -> bytes:
         _changed()[:-1],
         _changed()[:11],
     ],
+    ids="foreign address letters any answer notify class version padding longer shorter head".split(),  # each has an id
 )
 def test_what_is_not_plain_is_left_to_the_library(data: bytes) -> None:
     assert read_plain(data) is None
