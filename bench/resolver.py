@@ -1,16 +1,10 @@
-"""A node's resolver beside unbound and CoreDNS, in one run and in turns: `.internal` questions a second of one core,
-the processor time of one, and how long an answer takes at a given rate. `hawker dns` runs as a node runs it: as a user
-without rights, at a bridge in a network namespace. `dnsperf` asks from another one, joined by a veth pair, with a
-socket for each of 32 machines: there a packet table gives each socket an address of its own, because one machine may
-ask 1,000 times a second. Servers have core 0, what asks has core 1. `hawker is` the part of another's figure that
-Hawker's is.
+"""A node's resolver beside unbound and CoreDNS, in turns in one run: `.internal` questions a second of one core, the
+processor time of one, and how long an answer takes at a given rate. `hawker dns` runs as in a node; `dnsperf` asks from
+another network namespace with 32 sockets, each with a machine's address of its own, as a machine may ask 1,000 times a
+second. Servers have core 0, what asks has core 1, and all the same data. Needs root and dnsperf; what is not installed
+(`make bench-setup`) is left out.
 
-Questions are for AAAA of each app, which leads to all of its machines, of each machine, and of names that are not
-there. All servers have the same data; the two others have it in files that they read as they start.
-
-Needs root and Debian's dnsperf. Debian's unbound, and build/bench/coredns, are left out where they are not there
-(`make bench-setup` installs them): `PYTHONPATH=. python bench/resolver.py [--seconds S] [--rounds N] [--apps N]
-[--rate R]`.
+    PYTHONPATH=. python bench/resolver.py [--seconds S] [--rounds N] [--apps N] [--rate R]
 """
 
 import argparse

@@ -113,5 +113,5 @@ def _notify() -> bytes:
     ],
     ids="foreign address letters any answer notify class version padding longer shorter head".split(),  # each has an id
 )
-def test_what_is_not_plain_is_left_to_the_library(data: bytes) -> None:
+def test_questions_that_are_not_plain_are_left_to_the_library(data: bytes) -> None:
     assert read_plain(data) is None

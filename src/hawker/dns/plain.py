@@ -32,12 +32,15 @@ class PlainQuestion(ValueObject, frozen=True):
     head: bytes
     """The packet, up to the end of the question."""
     flags: int
+    """The second word of its head; only those of `_MAY_BE_SET`."""
     labels: list[str]
     zone_at: int
     kind: int
+    """The number of a type of records, below `_KINDS`."""
     most: int
     """Bytes that fit an answer over UDP."""
     has_opt: bool
+    """It came with an OPT record, and its answer has one."""
 
 
 def read_plain(data: bytes) -> PlainQuestion | None:
