@@ -10,6 +10,7 @@ import stat
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 
 from hawker.host.changed_blocks import SECTOR_BYTES, ChangedBlocks, blocks_of, track
@@ -69,8 +70,9 @@ class DiskBlocks(ChangedBlocks):
 
     def _written(self, sector: int, count: int) -> Iterable[int]:
         """Of the file as it lay at the last look: what has come to lie elsewhere since, the next one tells."""
-        at = max(0, bisect_right(self._places, sector, key=lambda each: each[0]) - 1)
-        for on_disk, in_file, length in islice(self._places, at, None):
+        begin = max(0, bisect_right(self._places, sector, key=itemgetter(0)) - 1)
+        for place in range(begin, len(self._places)):
+            on_disk, in_file, length = self._places[place]
             if on_disk >= sector + count:
                 return
             first, end = max(sector, on_disk), min(sector + count, on_disk + length)

@@ -147,8 +147,7 @@ class MovingMachine:
         return stall.daemon.place.snapshots / self.snapshot
 
     def content_at(self, stall: LabNode) -> bytes:
-        with self.snapshot_at(stall).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
+        return digest_of(self.snapshot_at(stall))
 
     async def again(self, stall: LabNode, failpoint: str | None = None) -> None:
         """Another life of its daemon, once what the last one began is done and all know each other: a move that is over
@@ -200,3 +199,8 @@ class MovingMachine:
                 why = str(error)
             await self.clock.sleep(LOOK_S)
         raise DeadlineExceeded(f"what the trial waits for was not seen within {WITHIN_S:g} s: {why}")
+
+
+def digest_of(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").digest()
