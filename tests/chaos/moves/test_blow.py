@@ -46,7 +46,6 @@ def test_blow_says_who_dies_and_how_long_a_link_is_cut() -> None:
 def test_move_back_has_its_ends_the_other_way_round() -> None:
     back = OrderedMove("warm", kind=MoveKind.BACK)
     assert Blow(back, "move.grant.after").at_destination and not Blow(back, "receive.fetch.copied").at_destination
-    assert back.about((*MET, "receive.image.child_accepted"), ()) == ["move.accept.before", "receive.fetch.copied"]
 
 
 def test_reclaim_dies_at_the_source_and_surrender_at_the_destination() -> None:

@@ -12,7 +12,6 @@ from hawker.value_object import ValueObject
 NEVER_ACCEPTED = ("move.accept.before", "scheduled_move.accept.before")
 _FLOWS = ("move.", "deliver.", "receive.")
 _AT_DESTINATION = ("receive.", "bring_snapshots.", "surrender.")
-_ONLY_FETCHED = "receive.image.child_accepted"  # its machine ran where it goes back to, so the image is there
 
 
 class MoveKind(StrEnum):
@@ -67,8 +66,7 @@ class OrderedMove(ValueObject, frozen=True):
         """Of the places that its nodes came by, those at which one is to die, each once."""
         undoing = self.cancel_at is not None
         kept = [each for each in met if each.startswith(_ABOUT[self.kind]) and each.startswith(narrowed or ("",))]
-        own = [each for each in kept if not (self.goes_back and each == _ONLY_FETCHED)]
-        return list(dict.fromkeys(each for each in own if (".undo" in each) is undoing))
+        return list(dict.fromkeys(each for each in kept if (".undo" in each) is undoing))
 
 
 class Blow(ValueObject, frozen=True):

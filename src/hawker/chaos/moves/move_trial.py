@@ -159,13 +159,15 @@ class MoveTrial:
     # Before.
 
     async def _rehearse(self, move: OrderedMove, machine: Machine) -> list[str]:
-        """The move without a blow: the places that both nodes come by, in their order."""
+        """The move without a blow: the places that the nodes come by which are to die there, in their order."""
         if move.kind is MoveKind.FOLLOWED and not self._moving.snapshot:
             await self._moving.take_snapshot()
         for stall in self._moving.fleet.stalls[:2]:
             await self._moving.again(stall, LISTING)
+        source, destination = self._moving.ends()
         await self._deal(Blow(move), machine)
-        met = [place for stall in self._moving.fleet.stalls[:2] for place in stall.daemon.reached()]
+        met = [each for each in source.daemon.reached() if not Blow(move, each).at_destination]
+        met += [each for each in destination.daemon.reached() if Blow(move, each).at_destination]
         for stall in self._moving.fleet.stalls[:2]:
             await self._moving.again(stall)
         return move.about(met, self._plan.places)
