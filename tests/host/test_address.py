@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.host.address import (
+    bridge_link_local,
     bridge_mac,
     bridge_name,
     gateway,
@@ -31,6 +32,11 @@ def test_private_ip_is_network_then_machine_then_two() -> None:
 
 def test_gateway_is_the_first_address_of_the_network() -> None:
     assert gateway(0xFFFFFFFF) == IPv6Address("fdaa:ffff:ffff::1")
+
+
+def test_link_local_address_of_a_bridge_is_made_of_its_link_address() -> None:
+    assert bridge_mac(0xABCD1234) == "02:00:ab:cd:12:34"
+    assert bridge_link_local(0xABCD1234) == IPv6Address("fe80::abff:fecd:1234")
 
 
 def test_network_id_of_more_than_32_bits_is_a_bug() -> None:

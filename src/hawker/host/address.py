@@ -112,9 +112,11 @@ def machine_mac(machine_id: MachineId) -> str:
 
 
 def machine_link_local(machine_id: MachineId) -> IPv6Address:
-    """What the kernel makes of the link address by itself: the modified EUI-64 (RFC 4291, appendix A)."""
-    mac = bytes.fromhex(machine_mac(machine_id).replace(":", ""))
-    return IPv6Address(b"\xfe\x80" + bytes(6) + bytes([mac[0] ^ 2]) + mac[1:3] + b"\xff\xfe" + mac[3:])
+    return _link_local(machine_mac(machine_id))
+
+
+def bridge_link_local(network_id: int) -> IPv6Address:
+    return _link_local(bridge_mac(network_id))
 
 
 def uplink_mac(machine_id: MachineId) -> str:
@@ -137,3 +139,9 @@ def _own_mac(first: int, machine_id: MachineId) -> str:
 
 def _mac(octets: bytes) -> str:
     return ":".join(f"{octet:02x}" for octet in octets)
+
+
+def _link_local(mac: str) -> IPv6Address:
+    """What the kernel makes of the link address by itself: the modified EUI-64 (RFC 4291, appendix A)."""
+    octets = bytes.fromhex(mac.replace(":", ""))
+    return IPv6Address(b"\xfe\x80" + bytes(6) + bytes([octets[0] ^ 2]) + octets[1:3] + b"\xff\xfe" + octets[3:])

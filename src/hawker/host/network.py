@@ -22,6 +22,7 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.host import anti_spoofing, links, machine_link, netns, nft_messages, nftables
 from hawker.host.address import (
     GATEWAY4,
+    bridge_link_local,
     bridge_mac,
     bridge_name,
     bridge_prefix,
@@ -47,6 +48,7 @@ from hawker.value_object import ValueObject
 T = TypeVar("T")
 
 _SYS_NET = Path("/sys/class/net")
+_LINK_LOCAL_BITS = 64
 
 
 class NodeNetwork:
@@ -212,7 +214,9 @@ class NodeNetwork:
         return None
 
     def _ensure_bridge(self, host: HostSockets, plan: NetworkPlan) -> int:
-        """The bridge's index. The rules admit it before a machine is behind it."""
+        """The bridge's index. The rules admit it before a machine is behind it. The kernel asks who has a machine's
+        address, for what another machine sends there, from the bridge's link-local address. The one that it makes by
+        itself would be of use two seconds after the first machine is there, and the first packets would wait for it."""
         name = bridge_name(self.node_id, plan.network_id)
         index = links.index_of(name)
         if index is None:
@@ -223,6 +227,7 @@ class NodeNetwork:
         host.rules.apply(nftables.admit_network(self.node_id, name))
         requests = [
             links.link_up(index),
+            links.add_address(index, IPv6Interface((bridge_link_local(plan.network_id), _LINK_LOCAL_BITS))),
             links.add_address(index, IPv6Interface(gateway(plan.network_id))),
             links.add_address(index, IPv4Interface(GATEWAY4)),
             links.add_address(index, IPv6Interface(RESOLVER)),

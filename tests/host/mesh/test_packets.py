@@ -50,7 +50,7 @@ with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as datagrams:
         datagrams.sendto(data, source)
 """
 ASK = """
-import socket, sys
+import socket, struct, sys
 kind, address, within_s, what = sys.argv[1:]
 try:
     if kind == "datagram":
@@ -58,6 +58,9 @@ try:
             sending.settimeout(float(within_s))
             sending.sendto(b"x" * int(what), (address, 8080))
             print(len(sending.recv(65536)))
+    elif kind == "sent again":
+        with socket.create_connection((address, 8080), timeout=float(within_s)) as connection:
+            print(*struct.unpack_from("=I", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 100))
     else:
         with socket.create_connection((address, 8080), timeout=float(within_s)) as connection:
             connection.sendall(what.encode())
@@ -133,18 +136,18 @@ class Two:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
-    with meshed(tmp_path_factory.mktemp("mesh")) as both:
+    with meshed(tmp_path_factory.mktemp("mesh"), 76) as both:
         yield both
 
 
 @contextmanager
-def meshed(place: Path) -> Iterator[Two]:
+def meshed(place: Path, street: int) -> Iterator[Two]:
     """In an empty directory."""
     folders = [place / name for name in ("street", "0", "1")]
     for folder in folders:
         folder.mkdir()
     nodes = (NodeId(secrets.token_hex(4)), NodeId(secrets.token_hex(4)))
-    with NetworkLab(folders[0], 76, 2) as lab, ExitStack() as stack:
+    with NetworkLab(folders[0], street, 2) as lab, ExitStack() as stack:
         at = [(lab.hosts[0], folders[1]), (lab.hosts[1], folders[2])]
         here, there, stranger = (
             Place(host, folder / "netns", MachineId(secrets.token_hex(7)), network_id)
@@ -188,6 +191,11 @@ def test_machines_of_two_hosts_reach_each_other_and_nobody_between_reads_it(two:
         assert two.here.asks(two.there.address, "large") == str(LARGE), "with packets that fit the tunnel"
     heard = (tmp_path / "heard").read_bytes()
     assert len(heard) > LARGE // 10 and CANARY.strip().encode() not in heard
+
+
+def test_first_packet_between_fresh_machines_of_two_hosts_arrives(tmp_path: Path) -> None:
+    with meshed(tmp_path, 90) as fresh:
+        assert fresh.here.asks(fresh.there.address, kind="sent again") == "0"
 
 
 @pytest.mark.parametrize("size", ["100", "1372", "1373", "8000"])
