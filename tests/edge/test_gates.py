@@ -6,12 +6,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from hawker.edge.gates import Gate, Gates, hard_limit, soft_limit
+from hawker.edge.gates import SOFT_LIMIT, Gate, Gates, hard_limit, soft_limit
 from hawker.edge.routes import ServiceTarget
 from hawker.feed import GatePlace, MachineRoute, RouteHealth
 from hawker.ids import InstanceId, MachineId, NodeId
 from hawker.machine import State
-from tests.edge.edge_kit import route, seen_from_afar
+from tests.edge.edge_kit import route, seen_from_abroad, seen_from_afar
 
 replace = msgspec.structs.replace
 
@@ -196,6 +196,18 @@ def test_a_burst_wakes_as_many_machines_as_its_soft_limits_need() -> None:
         for gate in gates.to_wake(targets, waiting, 0.0):
             gate.waking = True
     assert sum(gate.waking for gate in gates.of.values()) == 5
+
+
+def test_a_burst_for_another_region_goes_to_one_of_its_hosts_until_its_soft_limit() -> None:
+    """Each host wakes its own choice."""
+    places = [GatePlace(node=NodeId(f"{number:08x}"), host="10.0.0.2", port=4291) for number in (1, 2, 3)]
+    there = [seen_from_abroad(route(80, 8080), place) for place in places]
+    gates, targets = gates_of(*there), [target_of(each) for each in there]
+    for _ in range(2 * SOFT_LIMIT + 1):
+        found = gates.choose(targets, 0.0)
+        assert found is not None
+        gates.of[found.machine.id].enter(found.number)
+    assert sorted(gate.total for gate in gates.of.values()) == [1, SOFT_LIMIT, SOFT_LIMIT]
 
 
 def test_a_suspended_machine_is_woken_before_a_stopped_one_and_a_refused_one_after_a_while() -> None:

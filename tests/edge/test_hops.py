@@ -13,9 +13,10 @@ from hawker.auth.node_certificate import identity_of
 from hawker.clock import SystemClock
 from hawker.edge import hops
 from hawker.edge.hop_door import _Host
-from hawker.edge.hop_line import HopAnswer
+from hawker.edge.hop_line import HopAnswer, HopQuestion
+from hawker.edge.hops import HopDialer, identity_in
 from hawker.feed import NODE_IDENTITY, GatePlace
-from hawker.ids import InstanceId, MachineId, NodeId
+from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from tests.edge.edge_kit import (
     HOST,
@@ -177,6 +178,19 @@ async def test_a_connection_is_used_again_and_not_when_it_is_gone(
             line.give_up()
         for _ in range(3):
             assert b"200 OK" in await ask(port, get())
+
+
+async def test_a_hop_that_is_asked_for_again_is_held_for_what_is_left_of_its_time(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    clock = SystemClock()
+    dialer, until = HopDialer(identity_in(host.folder), clock, lambda place, until: None), clock.monotonic() + 20
+    held = HopQuestion(app=AppName("shop"), machine=MachineId("m1"), service=0, hold_s=60.0)
+    assert 0 < dialer._again(held, until).hold_s <= 20
+    now_or_never = replace(held, hold_s=0.0)
+    assert dialer._again(now_or_never, until - 60) is now_or_never
+    with pytest.raises(TimeoutError):
+        dialer._again(held, until - 60)
 
 
 async def test_a_host_that_is_lost_costs_what_may_be_repeated_a_second_and_a_half(

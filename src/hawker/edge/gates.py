@@ -338,7 +338,8 @@ class Gates:
     def choose(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:
         """The least loaded of the machines that have room, equal ones by lot; of many, of some drawn by lot. Where one
         has taken connections before, one that has not is tried by one at a time, and so is one whose host was lost.
-        Those that are avoided are none. One on another host counts as twice as loaded, and of equal ones comes last."""
+        Those that are avoided are none. One on another host counts as twice as loaded, and of equal ones comes last. Of
+        the hosts of another region one is asked until its soft limit."""
         roomy = [each for each in targets if self._takes(each, now)]
         proven = [each for each in roomy if self._is_proven(each)] if len(roomy) > 1 else roomy
         if len(proven) == len(roomy) or not proven:
@@ -359,6 +360,8 @@ class Gates:
 
     def _order(self, target: ServiceTarget) -> tuple[float, bool, float]:
         load = self.of[target.machine.id].load(target)
+        if target.machine.region and load < 1:  # its hosts choose for all of it: of two each would wake its own choice
+            return -load, True, self._random()
         return load if target.is_here else _HOP_WEIGHT * load, not target.is_here, self._random()
 
     def to_hold(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:

@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from hawker.clock import Clock
 from hawker.edge.gates import Gate
 from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word
@@ -229,23 +231,33 @@ class HopDialer:
             caller.host_unheard(error, gone=silent_s >= GONE_S)
 
     async def _ask(self, place: GatePlace, question: HopQuestion) -> tuple[_Caller, HopAnswer]:
-        """What a kept connection does not bring over is asked again by a new one. Raises `OSError`."""
-        within_s = question.hold_s + LATE_S if question.hold_s else ANSWER_S
+        """What a kept connection does not bring over is asked again by a new one, for what is left of its time. Raises
+        `OSError`."""
+        until = self._now() + question.hold_s
         while (kept := self._take(place)) is not None:
             with suppress(ConnectionError):
-                return kept, await self._watched(place, kept, question, within_s)
+                return kept, await self._watched(place, kept, question)
+            question = self._again(question, until)
         caller = _Caller(self._identity, place, partial(self._keep, place), partial(self._forget, place))
         try:
             await caller.connect()
         except TimeoutError:  # nobody is at home: other machines of the host need not be tried
             self._lost(place, self._now() + _AVOID_S)
             raise
-        return caller, await self._watched(place, caller, question, within_s)
+        return caller, await self._watched(place, caller, question)
 
-    async def _watched(self, place: GatePlace, caller: _Caller, question: HopQuestion, within_s: float) -> HopAnswer:
+    def _again(self, question: HopQuestion, until: float) -> HopQuestion:
+        """The same for what is left of its time, if it is to be held at all. Raises `OSError`."""
+        if not question.hold_s:
+            return question
+        if self._now() >= until:
+            raise TimeoutError("its time was over when it could be asked again")
+        return replace(question, hold_s=until - self._now())
+
+    async def _watched(self, place: GatePlace, caller: _Caller, question: HopQuestion) -> HopAnswer:
         self._busy.setdefault(place, {})[caller] = None
         try:
-            return await caller.ask(question, within_s)
+            return await caller.ask(question, question.hold_s + LATE_S if question.hold_s else ANSWER_S)
         except BaseException:
             self._forget(place, caller)
             raise

@@ -2,12 +2,11 @@
 
 import anyio
 
-from hawker.edge.process import EdgeParts
 from hawker.ids import AppName, MachineId
 from hawker.machine import State
 from hawker.proof.edge_checks import EdgeLedger, SentRequest
 from hawker.sim.edge.played_client import PlayedClient
-from hawker.sim.edge.played_host import GATE_PORT, PlayedHost
+from hawker.sim.edge.played_host import GATE_PORT, EdgeKit, PlayedHost
 from hawker.sim.edge.played_machine import PlayedMachine
 from hawker.sim.edge.wires import Wires
 from hawker.sim.harness.loop import LoopClock
@@ -29,7 +28,7 @@ def test_a_request_wakes_a_machine_also_by_an_edge_that_was_replaced_and_not_wit
         clock = LoopClock(1)
         ledger = EdgeLedger(clock.monotonic, lambda found: None)
         async with anyio.create_task_group() as tasks:
-            host = PlayedHost(1, wires, ledger, clock, tasks, EdgeParts(), lambda machine: None)
+            host = PlayedHost(1, wires, ledger, clock, tasks, EdgeKit(), lambda machine: None)
             machine = PlayedMachine(
                 id=MachineId("m1"), app=AppName("shop"), node=host.id, address="10.1.0.1", public_port=DOOR, network=7
             )
@@ -61,7 +60,7 @@ def test_requests_reach_the_gate_by_either_of_two_edge_processes_also_after_one_
         clock = LoopClock(1)
         ledger = EdgeLedger(clock.monotonic, lambda found: None)
         async with anyio.create_task_group() as tasks:
-            host = PlayedHost(1, wires, ledger, clock, tasks, EdgeParts(), lambda machine: None)
+            host = PlayedHost(1, wires, ledger, clock, tasks, EdgeKit(), lambda machine: None)
             host.processes = 2
             machine = PlayedMachine(
                 id=MachineId("m1"), app=AppName("shop"), node=host.id, address="10.1.0.1", public_port=DOOR, network=7
@@ -96,7 +95,7 @@ def test_a_host_without_power_ends_what_ran_and_starts_it_again() -> None:
         clock = LoopClock(1)
         ledger = EdgeLedger(clock.monotonic, lambda found: None)
         async with anyio.create_task_group() as tasks:
-            host = PlayedHost(1, wires, ledger, clock, tasks, EdgeParts(), lambda machine: None)
+            host = PlayedHost(1, wires, ledger, clock, tasks, EdgeKit(), lambda machine: None)
             machine = PlayedMachine(
                 id=MachineId("m1"), app=AppName("shop"), node=host.id, address="10.1.0.1", public_port=DOOR, network=7
             )

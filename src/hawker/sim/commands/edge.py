@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
-from hawker.edge.process import EdgeParts
 from hawker.sim.edge.edge_bugs import PLANTS
 from hawker.sim.edge.edge_plan import EdgeOutcome, EdgePlan, draw
 from hawker.sim.edge.edge_run import SOUND, play, shrink
+from hawker.sim.edge.played_host import EdgeKit
 from hawker.sim.harness.seeded_simulator import SeededSimulator, seeded_options
 
 
@@ -15,7 +15,7 @@ def _counts(outcome: EdgeOutcome) -> dict[str, int]:
     return {"served": outcome.served, "refused": outcome.refused, "cut": outcome.cut, "wakes": outcome.wakes}
 
 
-_SIMULATOR: SeededSimulator[EdgeParts, EdgePlan, EdgeOutcome] = SeededSimulator(
+_SIMULATOR: SeededSimulator[EdgeKit, EdgePlan, EdgeOutcome] = SeededSimulator(
     name="edge", plants=PLANTS, sound=SOUND, draw=draw, play=play, shrink=shrink, counts=_counts
 )
 

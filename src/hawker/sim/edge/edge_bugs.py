@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from itertools import count
 
 from msgspec.structs import replace
 
@@ -9,10 +10,10 @@ from hawker.edge.dialing import Joined
 from hawker.edge.exchange import HttpExchange, _Leg
 from hawker.edge.gates import Gate, Gates
 from hawker.edge.head import RequestHead
+from hawker.edge.hop_line import HopQuestion
 from hawker.edge.hops import HopDialer
 from hawker.edge.http_connection import HttpConnection, HttpConnections
 from hawker.edge.machine_connection import MachineConnection
-from hawker.edge.process import EdgeParts
 from hawker.edge.refusal import ProxyError
 from hawker.edge.rest import RestWish, may_rest
 from hawker.edge.routes import Routes, ServiceTarget
@@ -21,19 +22,21 @@ from hawker.edge.steering import Aim
 from hawker.edge.visits import Visit, Visits
 from hawker.edge.writing import Origin
 from hawker.feed import MachineRoute
+from hawker.fleet.far_routes import FarRoutes
 from hawker.ids import AppName, InstanceId, MachineId
 from hawker.machine import State
 from hawker.proof.violation import Invariant as I
+from hawker.sim.edge.played_host import EdgeKit
 from hawker.sim.harness.planted_bug import PlantedBug
 
 
-def _with_gate(made: type[Gate]) -> EdgeParts:
+def _with_gate(made: type[Gate]) -> EdgeKit:
     class Planted(Gates):
         def update(self, route: MachineRoute, now: float) -> None:
             self.of.setdefault(route.id, made(route, now))
             super().update(route, now)
 
-    return EdgeParts(gates=Planted)
+    return EdgeKit(gates=Planted)
 
 
 class _NeverCloses(Gate):
@@ -176,6 +179,13 @@ class _WaitsForTheLost(HopDialer):
         super().sweep()
 
 
+class _AsksAnew(HopDialer):
+    """Who is asked again by a new connection may take all of the time that the request had."""
+
+    def _again(self, question: HopQuestion, until: float) -> HopQuestion:
+        return question
+
+
 class _WakesAll(Gates):
     def to_wake(self, targets: Sequence[ServiceTarget], waiting: int, now: float) -> list[Gate]:
         found = [self.of[each.machine.id] for each in targets]
@@ -243,14 +253,14 @@ class _ReplaysAnywhere(HttpExchange):
         return True
 
 
-def _with_exchange(made: type[HttpExchange]) -> EdgeParts:
+def _with_exchange(made: type[HttpExchange]) -> EdgeKit:
     class Connection(HttpConnection):
         carrier = made
 
     class Connections(HttpConnections):
         connection = Connection
 
-    return EdgeParts(http=Connections)
+    return EdgeKit(http=Connections)
 
 
 class _KeepsSources(HttpConnection):
@@ -293,11 +303,24 @@ class _HasAll(EdgeShard, frozen=True):
         return True
 
 
-def _plant(name: str, what: str, parts: EdgeParts, *breaks: I) -> PlantedBug[EdgeParts]:
+class _ForgetsRegions(FarRoutes):
+    """What other regions serve is told when it is read, and not the times between."""
+
+    async def serve(self) -> None:
+        for turn in count():
+            abroad = [] if turn % _READ_EVERY else await self.read_regions()
+            self._tell([*await self.read(), *abroad], await self.addresses())
+            await self._clock.sleep(1.0)
+
+
+_READ_EVERY = 5
+
+
+def _plant(name: str, what: str, parts: EdgeKit, *breaks: I) -> PlantedBug[EdgeKit]:
     return PlantedBug(name=name, what=what, kit=parts, breaks=frozenset(breaks))
 
 
-PLANTS: tuple[PlantedBug[EdgeParts], ...] = (
+PLANTS: tuple[PlantedBug[EdgeKit], ...] = (
     _plant(
         "admits-while-closing", "a gate lets requests into a machine that it closed", _with_gate(_NeverCloses), I.UNCUT
     ),
@@ -312,54 +335,53 @@ PLANTS: tuple[PlantedBug[EdgeParts], ...] = (
     _plant(
         "counts-forgotten",
         "a request is not counted while it is in its machine",
-        EdgeParts(visits=_ForgetsCounts),
+        EdgeKit(visits=_ForgetsCounts),
         I.HARD_LIMIT,
         I.UNCUT,
     ),
     _plant(
         "holds-for-ever",
         "a request that no machine takes is held without an end",
-        EdgeParts(visits=_WaitsForEver),
+        EdgeKit(visits=_WaitsForEver),
         I.ANSWERED,
     ),
     _plant(
         "places-lost",
         "a request of another host's machine is counted after its end",
-        EdgeParts(visits=_LosesPlaces),
+        EdgeKit(visits=_LosesPlaces),
         I.LEFT_EMPTY,
     ),
-    _plant("waits-for-the-lost", "a host that is lost is waited for", EdgeParts(hops=_WaitsForTheLost), I.ANSWERED),
-    _plant("wakes-all", "a request wakes every machine that sleeps", EdgeParts(gates=_WakesAll), I.WOKEN),
+    _plant("waits-for-the-lost", "a host that is lost is waited for", EdgeKit(hops=_WaitsForTheLost), I.ANSWERED),
+    _plant("asks-anew", "a hop that is asked for again is held as long once more", EdgeKit(hops=_AsksAnew), I.ANSWERED),
+    _plant("wakes-all", "a request wakes every machine that sleeps", EdgeKit(gates=_WakesAll), I.WOKEN),
     _plant(
-        "least-ignored", "machines that are to run rest, too", EdgeParts(rests=_rests_whom_load_does_not_need), I.RESTED
+        "least-ignored", "machines that are to run rest, too", EdgeKit(rests=_rests_whom_load_does_not_need), I.RESTED
     ),
     _plant(
         "never-restores",
         "fewer machines run than are to, and none that rests is started",
-        EdgeParts(restores=_never_restores),
+        EdgeKit(restores=_never_restores),
         I.RESTED,
     ),
     _plant(
         "wakes-at-once",
         "a host starts as many machines at once as requests ask for",
-        EdgeParts(visits=_WakesAtOnce),
+        EdgeKit(visits=_WakesAtOnce),
         I.WAKES_BOUND,
     ),
     _plant(
         "load-as-told",
         "whether a machine is idle is read where hosts tell each other of it",
-        EdgeParts(gates=_with_gate(_AsTold).gates, rests=_rests_by_what_is_told),
+        EdgeKit(gates=_with_gate(_AsTold).gates, rests=_rests_by_what_is_told),
         I.UNCUT,
     ),
     _plant(
         "least-anywhere",
         "machines that run on other hosts count for how many are to run on this one",
-        EdgeParts(gates=_AllKnown, rests=_rests_by_all_hosts),
+        EdgeKit(gates=_AllKnown, rests=_rests_by_all_hosts),
         I.RESTED,
     ),
-    _plant(
-        "found-by-name", "an app without an address is found by its name", EdgeParts(routes=_FindsByName), I.OWN_APP
-    ),
+    _plant("found-by-name", "an app without an address is found by its name", EdgeKit(routes=_FindsByName), I.OWN_APP),
     _plant(
         "never-returns",
         "a machine whose rest was refused takes nobody any more",
@@ -367,12 +389,12 @@ PLANTS: tuple[PlantedBug[EdgeParts], ...] = (
         I.RESTED,
         I.SERVED,
     ),
-    _plant("never-rests", "no machine ever rests", EdgeParts(rests=_never_rests), I.RESTED),
+    _plant("never-rests", "no machine ever rests", EdgeKit(rests=_never_rests), I.RESTED),
     _plant("repeats-all", "a POST is sent again to another machine", _with_exchange(_RepeatsAll), I.SENT_ONCE),
     _plant(
         "region-falls-back",
         "a request that is forced to a region is led to another one where nobody of that one is known",
-        EdgeParts(visits=_FallsBack),
+        EdgeKit(visits=_FallsBack),
         I.OWN_REGION,
     ),
     _plant(
@@ -390,21 +412,27 @@ PLANTS: tuple[PlantedBug[EdgeParts], ...] = (
     _plant(
         "source-kept",
         "a client says which machine has replayed its request",
-        EdgeParts(http=_Keeping),
+        EdgeKit(http=_Keeping),
         I.UNFORGED,
     ),
     _plant(
         "two-gates",
         "each of a host's two edge processes has a gate of its own for one machine",
-        EdgeParts(shard=_HasAll()),
+        EdgeKit(shard=_HasAll()),
         I.HARD_LIMIT,
         I.UNCUT,
     ),
     _plant(
         "own-choice",
         "each of a host's two edge processes has another machine started for one burst",
-        EdgeParts(gates=_HoldsByOwnChoice),
+        EdgeKit(gates=_HoldsByOwnChoice),
         I.WOKEN,
     ),
-    _plant("client-believed", "a client says what its address is", EdgeParts(http=_Believing), I.UNFORGED),
+    _plant(
+        "regions-forgotten",
+        "what other regions serve is told when it is read, and not the times between",
+        EdgeKit(far=_ForgetsRegions),
+        I.SERVED,
+    ),
+    _plant("client-believed", "a client says what its address is", EdgeKit(http=_Believing), I.UNFORGED),
 )

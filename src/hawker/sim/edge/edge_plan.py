@@ -212,6 +212,7 @@ def _drawn_at(replaced: Sequence[str], chance: Chance, verb: EdgeVerb, at: float
     if verb is EdgeVerb.REFUSE and amount > WAKE_S:  # who sleeps then is asked for in vain
         at += IDLE_S + 5.0
         operations.append(EdgeOperation(0, at, _ACTOR, EdgeVerb.ASK, host, 1.0, "lazy GET ok 1 1"))
+        operations += _asked_again(at)
         end = at + WAKE_S + 15.0  # nothing is healed before the client has given up
         operations.append(EdgeOperation(0, end, _ACTOR, EdgeVerb.ASK, host, 1.0, "steady GET ok 1 1"))
     if verb is EdgeVerb.BURST and amount == 1.0 and chance.happens(0.5):  # who comes just before a rest, and stays
@@ -219,3 +220,12 @@ def _drawn_at(replaced: Sequence[str], chance: Chance, verb: EdgeVerb, at: float
         operations.append(EdgeOperation(0, at, _ACTOR, EdgeVerb.ASK, host, 1.0, f"{word} GET ok 4000 1"))
     gap = 1.0 if verb is EdgeVerb.BURST else chance.one_of((0.0, 0.001, 0.01, 0.05, 0.2, 0.5, 2.0))
     return operations, at + gap
+
+
+def _asked_again(at: float) -> list[EdgeOperation]:
+    """Who waits at another host, over a connection that was there before, when the edge of that host is replaced."""
+    return [
+        EdgeOperation(0, at, _ACTOR, EdgeVerb.ASK, "3", 4.0, "tight GET ok 10 1"),  # two of them there
+        EdgeOperation(0, at + 1.0, _ACTOR, EdgeVerb.ASK, "3", 1.0, "lazy GET ok 1 1"),
+        EdgeOperation(0, at + WAKE_S / 2, _ACTOR, EdgeVerb.EDGE, "1", 1.0, ALL),
+    ]

@@ -5,18 +5,19 @@ included. Played: the network, the daemons as edges hear them, machines, clients
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import permutations
 from typing import Any, cast
 
 import anyio
 from anyio.abc import TaskGroup
 
 from hawker.edge.gates import SOFT_LIMIT
-from hawker.edge.process import EdgeParts
-from hawker.feed import MachineRoute
-from hawker.ids import AppName, MachineId
+from hawker.feed import GatePlace
+from hawker.ids import AppName, MachineId, NodeId
 from hawker.machine import State
 from hawker.proof.edge_checks import WAKE_S, EdgeLedger, SentRequest
 from hawker.proof.violation import Invariant, Violation
+from hawker.record.app import AppRecord, IpRecord
 from hawker.sim.edge.edge_plan import (
     ALL,
     FORCED,
@@ -31,20 +32,23 @@ from hawker.sim.edge.edge_plan import (
     EdgeVerb,
 )
 from hawker.sim.edge.played_client import PlayedClient, request_of
-from hawker.sim.edge.played_host import PlayedHost
+from hawker.sim.edge.played_host import EdgeKit, PlayedHost
 from hawker.sim.edge.played_machine import PlayedMachine
 from hawker.sim.edge.wires import EdgeLoop
 from hawker.sim.harness.seeded_run import SeededGame, SeededRun
 
 QUIET_S = 70.0
 """After everything is healed: so long may a request be held, and more than a rest takes."""
-SOUND = EdgeParts()
+SOUND = EdgeKit()
+_SHARED = IpRecord(
+    id="1", ip="198.51.100.1", type="shared_v4", region="global", service_name="", shared=True, created_at=0.0
+)
 _ENCLOSED = {"other", HIDDEN}
 """Nobody else's requests are replayed to them."""
 _LOOK_S = 0.5
-_ABROAD_LATE_S = 2.0  # what other regions serve is read more rarely
 _REPLAYED = 11  # times at most is a request in a machine that has it replayed without an end
-_LONG_S = 6.0  # after what hindered somebody is over all is well again
+_KNOWN_S = 2.0  # until all hosts know of each other, in the beginning
+_LONG_S = 7.0  # after what hindered somebody is over all is well again
 _GOSSIP_S = 4.0  # until a host that is gone is called down
 _ELSEWHERE_S, _ENDED_S = 1.8, 6.0  # after a host is lost: until what may be repeated is, and all else has ended
 
@@ -52,7 +56,7 @@ _ELSEWHERE_S, _ENDED_S = 1.8, 6.0  # after a host is lost: until what may be rep
 class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
     who = "edge"
 
-    def __init__(self, plan: EdgePlan, parts: EdgeParts) -> None:
+    def __init__(self, plan: EdgePlan, parts: EdgeKit) -> None:
         super().__init__(plan)
         self._parts = parts
         self._loop = cast(EdgeLoop, asyncio.get_running_loop())
@@ -74,15 +78,18 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         self._tasks = tasks
         wires, regions = self._loop.wires, self._plan.regions
         for number, (processes, region) in enumerate(zip(self._plan.processes, regions, strict=True), 1):
-            host = PlayedHost(number, wires, self._ledger, self._clock, tasks, self._parts, self._spread, region)
+            given = (self._parts, self._spread, self._gate_of, region)
+            host = PlayedHost(number, wires, self._ledger, self._clock, tasks, *given)
             host.processes = processes
             self._hosts.append(host)
         for number, (name, (place, config)) in enumerate(MACHINES.items(), 1):
             self._make(number, name, self._hosts[place - 1], config)
+        self._hosts[0].apps, self._hosts[0].ips = list(_apps()), {AppName("named"): _SHARED}
         for host in self._hosts:
+            self._spread(host)
             await host.begin(tuple(PORTS.values()))
-        for machine in self._machines.values():
-            self._spread(machine)
+            host.begin_daemon()
+        await self._clock.sleep(_KNOWN_S)
         tasks.start_soon(self._watch)
         await self._do_all(self._do)
         await self._rest()
@@ -114,49 +121,23 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
 
     # What other hosts hear.
 
-    def _spread(self, machine: PlayedMachine) -> None:
+    def _spread(self, host: PlayedHost) -> None:
         """Later, as the catalog does; whoever is not reached then hears of it once he is."""
+        host.catalog.say(host.rows(), [each.catalog for each in self._hosts if each is not host])
         self._tasks.start_soon(self._gossip)
 
     async def _gossip(self) -> None:
         await self._clock.sleep(0.02 + 0.2 * self._clock.random() + self._late_s)
-        for host in self._hosts:
-            if host.daemon and host.powered:
-                host.tell_far([*self._far_of(host), *self._known_abroad(host)])
-        if len(set(self._plan.regions)) > 1:
-            await self._clock.sleep(_ABROAD_LATE_S * self._clock.random())
-            for host in self._hosts:
-                if host.daemon and host.powered:
-                    host.tell_far([*self._far_of(host), *self._abroad_of(host)])
+        there = [each for each in self._hosts if each.daemon and each.powered]
+        for host, other in permutations(there, 2):
+            if self._loop.wires.reach(host.id, other.id):
+                host.catalog.hear(other.id)
 
-    def _known_abroad(self, host: PlayedHost) -> Iterator[MachineRoute]:
-        """What it has been told of hosts of other regions that are called alive."""
-        alive = {each.id for each in self._hosts if each.powered}
-        return (each for each in host.far.values() if each.region and each.gate is not None and each.gate.node in alive)
-
-    def _abroad_of(self, host: PlayedHost) -> Iterator[MachineRoute]:
-        """Of hosts of other regions one for each app that is reached from outside."""
-        known = list(self._known_abroad(host))
-        for other in self._hosts:
-            if other.region == host.region or not other.powered:
-                continue
-            if not self._loop.wires.reach(host.id, other.id):
-                yield from (each for each in known if each.gate is not None and each.gate.node == other.id)
-                continue
-            served = {each.app: each for each in other.machines.values() if each.app != HIDDEN}
-            for machine in served.values():
-                yield machine.stand_in(other.gate_of(machine.app), other.region)
-
-    def _far_of(self, host: PlayedHost) -> Iterator[MachineRoute]:
-        """Of hosts of its region that are called alive."""
-        for other in self._hosts:
-            if other is not host and other.powered and other.region == host.region:
-                for machine in other.machines.values():
-                    known = host.far.get(machine.id)
-                    if self._loop.wires.reach(host.id, other.id):
-                        yield machine.route(other.gate_of(machine.app))
-                    elif known is not None:
-                        yield known
+    def _gate_of(self, node: NodeId, app: AppName) -> GatePlace | None:
+        """Of a host that is lost until that is known."""
+        host = next(each for each in self._hosts if each.id == node)
+        known = host.powered or self._clock.monotonic() < host.lost_at + _GOSSIP_S
+        return host.gate_of(app) if known else None
 
     # What happens.
 
@@ -222,7 +203,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         """Who rests is started again for one that somebody has stopped, whether anybody asks or not."""
         began, stops = self._clock.monotonic(), len(self._blows)
         machines = [each for each in self._machines.values() if (each.app, each.node) == (stopped.app, stopped.node)]
-        resting = any(each.route().rested for each in machines)
+        resting = any(each.route().rested and not each.cordoned for each in machines)
         await self._clock.sleep(RESTORED_S)
         able = all(each.daemon and each.powered and not each.refuses for each in self._hosts)
         calm = len(self._blows) == stops and not any(at > began for at in self._hindered)
@@ -272,7 +253,6 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         host.end(None if which in (ALL, OTHER_NUMBER) else int(which) % host.processes)
         if which == OTHER_NUMBER:
             host.processes = 3 - host.processes
-            self._tasks.start_soon(self._gossip)
         await host.begin(tuple(PORTS.values()))
 
     async def _without_power(self, host: PlayedHost, seconds: float) -> None:
@@ -283,15 +263,10 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         for request in self._ledger.requests.values():
             request.excused = request.excused or (request.edge == host.id and not request.over)
         host.power_off()
-        self._tasks.start_soon(self._notice)
         await self._clock.sleep(seconds)
         self._ledger.forgive()
         self._blow()
         await host.power_on(tuple(PORTS.values()))
-        await self._gossip()
-
-    async def _notice(self) -> None:
-        await self._clock.sleep(_GOSSIP_S)
         await self._gossip()
 
     async def _cut(self, one: PlayedHost, other: PlayedHost, seconds: float) -> None:
@@ -372,7 +347,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             region=region if how == FORCED else "",
         )
         self._ledger.sent(request)
-        near = self._near_and_ready(host, app)
+        near, there = self._near_and_ready(host, app), self._ready_in(request.region, app)
         client, process, edge_begun = PlayedClient(), 0, None
         named = HIDDEN if word == "guess" else app
         path = f"/{request.id}/{milliseconds}/{word}/" + (f"{target:014x}" if word == "machine" else "lazy")
@@ -390,9 +365,11 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             status = None
         request.excused = not host.powered or edge_begun is None or host.begun_at(process) != edge_begun
         ready = bool(near) and near == self._near_and_ready(host, app) and not self._disturbed(began)
-        plain = request.may_be_repeated and request.plain and not steered
         served = (ready and app == "steady") or (self._wakes(app, began) and client.code != "HQ01")
-        self._ledger.answered(request.id, status, served=plain and served)
+        if steered:  # to one region, where somebody is ready all the while
+            known = not any(at >= began - _LONG_S for at in self._hindered)
+            served = app == "steady" and bool(there) and there == self._ready_in(request.region, app) and known
+        self._ledger.answered(request.id, status, served=served and request.may_be_repeated and request.plain)
         self._say(f"{request.id} {method} {app}/{word} by {host.id}: {status}")
 
     def _near_and_ready(self, host: PlayedHost, app: str) -> list[tuple[MachineId, int]]:
@@ -401,6 +378,10 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             for each in host.machines.values()
             if each.app == app and each.up and each.healthy and not each.cordoned and not each.closed
         ]
+
+    def _ready_in(self, region: str, app: str) -> list[tuple[MachineId, int]]:
+        """On all hosts of the region; empty for none."""
+        return [each for host in self._hosts if host.region == region for each in self._near_and_ready(host, app)]
 
     def _wakes(self, app: str, since: float) -> bool:
         """Nobody and nothing has kept the machines of this app, which sleep, from being woken."""
@@ -468,8 +449,16 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         )
 
 
-GAME: SeededGame[EdgeParts, EdgePlan, EdgeOutcome] = SeededGame(sound=SOUND, run=EdgeSimulation, loop=EdgeLoop)
+GAME: SeededGame[EdgeKit, EdgePlan, EdgeOutcome] = SeededGame(sound=SOUND, run=EdgeSimulation, loop=EdgeLoop)
 play, shrink = GAME.play, GAME.shrink
+
+
+def _apps() -> Iterator[AppRecord]:
+    for number, name in enumerate(PORTS, 1):
+        network = 9 if name == "other" else 7
+        yield AppRecord(
+            id=name, number=number, name=AppName(name), org="org", network="", network_id=network, created_at=0.0
+        )
 
 
 def _left_in(host: PlayedHost) -> Iterator[Violation]:

@@ -1,10 +1,13 @@
 """A host with its edge, which is the real one, of one process or several, and its daemon, of which only what edges hear
-is played: the feed, wakes, rests, stops. What edges of other hosts hear of its machines comes late.
+is played: the feed, wakes, rests, stops. Of machines of other hosts the daemon learns as a real one does, from the
+catalog, whose rows come late.
 """
 
+import asyncio
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from math import inf
 from pathlib import Path
 
 import anyio
@@ -36,12 +39,18 @@ from hawker.feed import (
     WakeMachine,
     process_of,
 )
+from hawker.fleet.far_routes import FarRoutes
+from hawker.fleet.rows import NodeFacts, Row, app_ip_rows, app_row, node_row
 from hawker.http.mutual_tls import MutualTls
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.proof.edge_checks import EdgeLedger
+from hawker.record.app import AppRecord, IpRecord
+from hawker.record.node import NodeRecord
+from hawker.sim.edge.played_catalog import PlayedCatalog
 from hawker.sim.edge.played_machine import HOME, PlayedMachine
 from hawker.sim.edge.wires import HERE, PROCESS, Wires
+from hawker.sim.harness.loop import LoopClock
 from hawker.sim.harness.plan import Chance
 
 GATE_PORT = 4291
@@ -52,9 +61,17 @@ _CLOSES_S = 5.0
 _KEY = b"k" * 32
 """Of the played cluster."""
 _NOWHERE = Path("/nonexistent")
-_SHARED = "198.51.100.1"
+_DATAGRAM = 1 << 20
+_BEGINS_READING_S = 1.0
+_FACTS = NodeFacts(api="", version="", drivers=(), labels={}, started_at=0.0)
 _WAKES = replace(EDGE_WAKES, total=3, each=3, reserve=0)
 """A host has few machines here. Of each process, as in the product."""
+
+
+class EdgeKit(EdgeParts, frozen=True, kw_only=True):
+    """What the edges of a run are made of, and what their daemons read the catalog with."""
+
+    far: type[FarRoutes] = FarRoutes
 
 
 class PlayedLink(WorkerLink):
@@ -63,7 +80,7 @@ class PlayedLink(WorkerLink):
     def __init__(self, clock: Clock, host: "PlayedHost", number: int) -> None:
         super().__init__(_NOWHERE, clock)
         self.number = number
-        self.waking: set[MachineId] = set()  # that this process has asked this daemon for
+        self.waking: dict[MachineId, int] = {}  # that this process has asked this daemon for: which of their starts
         self._host = host
 
     def send(self, message: ToWorker) -> bool:
@@ -93,17 +110,19 @@ class _EdgeProcess:
 
 
 class PlayedHost:
-    """`told` is called when a machine of this host has changed; `tasks` outlive edges and daemons."""
+    """`told` is called when a machine of this host has changed, and `gate_of` says where another host that is called
+    alive lets in for an app; `tasks` outlive edges and daemons."""
 
     def __init__(
         self,
         number: int,
         wires: Wires,
         ledger: EdgeLedger,
-        clock: Clock,
+        clock: LoopClock,
         tasks: TaskGroup,
-        parts: EdgeParts,
-        told: Callable[[PlayedMachine], None],
+        parts: EdgeKit,
+        told: Callable[["PlayedHost"], None],
+        gate_of: Callable[[NodeId, AppName], GatePlace | None] = lambda node, app: None,
         region: str = HOME,
     ) -> None:
         self.id = NodeId(f"{number:08x}")
@@ -111,10 +130,16 @@ class PlayedHost:
         self.address = f"10.0.0.{number}"
         wires.addresses[self.id] = self.address
         self.machines: dict[MachineId, PlayedMachine] = {}
-        self.far: dict[MachineId, MachineRoute] = {}
+        self.catalog = PlayedCatalog(clock, self.id, region)
+        self.apps: list[AppRecord] = []  # whose home it is
+        self.ips: dict[AppName, IpRecord] = {}
+        self._far: dict[MachineId, MachineRoute] = {}
+        self._addresses: tuple[AppAddress, ...] = ()
+        self._reading = anyio.CancelScope()
         self.processes = 1  # of its edge, whether they are there or not
         self.daemon = True
         self.powered = True
+        self.lost_at = -inf  # when its power failed
         self.refuses = False  # to start machines
         self.leased = False  # so none of its machines may rest
         self.slow_s = 0.0  # a start takes so much longer
@@ -124,6 +149,7 @@ class PlayedHost:
         self._chance = Chance(clock)
         self._tasks = tasks
         self._told = told
+        self._gate_of = gate_of
         papers = identity_of(self.id, [_KEY])
         identity = MutualTls(lambda: papers)
         self._parts = replace(
@@ -191,7 +217,9 @@ class PlayedHost:
         HERE.set(self.id)
         PROCESS.set(number)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        theirs.setblocking(False)
+        for end in (ours, theirs):
+            end.setblocking(False)
+        asyncio.get_running_loop().add_reader(ours, ours.recv, _DATAGRAM)  # there is no warden
         link, shard = PlayedLink(self._clock, self, number), self._shard(number)
         parts = replace(self._parts, link=lambda folder, clock: link, shard=shard)
         if not number:
@@ -211,27 +239,65 @@ class PlayedHost:
                 task_status.started()
                 if self.daemon:
                     self._say_to(link, self._whole())
-                await anyio.sleep_forever()
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    asyncio.get_running_loop().remove_reader(ours)
 
     # The daemon, as its edge hears it.
 
     def tell(self, machine: PlayedMachine) -> None:
         """A machine of this host has changed."""
         self._say(MachineChanged(machine=machine.route()))
-        self._told(machine)
+        self._told(self)
 
-    def tell_far(self, routes: Iterable[MachineRoute]) -> None:
-        """All machines of others that this daemon knows of now."""
-        far = {each.id: each for each in routes}
-        for machine_id in [*far, *(each for each in self.far if each not in far)]:
-            if far.get(machine_id) != self.far.get(machine_id):
-                route = far.get(machine_id)
+    def rows(self) -> Iterator[Row]:
+        """All that it says of itself in the catalog."""
+        yield node_row(NodeRecord(id=self.id, region=self.region, created_at=0.0), _FACTS)
+        for app in self.apps:
+            yield app_row(self.id, app)
+        for name, ip in self.ips.items():
+            yield from app_ip_rows(self.id, name, ip)
+        for machine in self.machines.values():
+            yield from machine.rows()
+
+    def begin_daemon(self) -> None:
+        """From now on it reads the catalog."""
+        self._tasks.start_soon(self._read_catalog)
+
+    async def _read_catalog(self) -> None:
+        with anyio.CancelScope() as self._reading:
+            await self._clock.sleep(self._clock.random() * _BEGINS_READING_S)
+            networks = {each.network for each in self.machines.values()}
+            far_routes = self._parts.far(
+                self.id,
+                self.region,
+                self.catalog,
+                self._gate_of,
+                lambda: True,
+                lambda: networks,
+                self._tell_far,
+                self._clock,
+                lambda other: 2 * self._wires.latency(self.id, other),
+            )
+            await far_routes.serve()
+
+    def _tell_far(self, routes: Sequence[MachineRoute], addresses: Sequence[AppAddress]) -> None:
+        """All machines of others that this daemon knows of now, and all addresses of apps."""
+        before, self._far = self._far, {each.id: each for each in routes}
+        if tuple(addresses) != self._addresses:
+            self._addresses = tuple(addresses)
+            self._say(self._whole())
+            return
+        for machine_id in [*self._far, *(each for each in before if each not in self._far)]:
+            route = self._far.get(machine_id)
+            if route != before.get(machine_id):
                 self._say(MachineGone(id=machine_id) if route is None else MachineChanged(machine=route))
-        self.far = far
 
     def away(self) -> None:
         """The daemon is killed."""
         self.daemon = False
+        self._reading.cancel()
         self._lose_links()
         for events in self._closing.values():
             for event in events.values():
@@ -240,6 +306,7 @@ class PlayedHost:
     def back(self) -> None:
         self.daemon = True
         self._say(self._whole())
+        self.begin_daemon()
 
     def _lose_links(self) -> None:
         for process in self._there.values():
@@ -264,9 +331,9 @@ class PlayedHost:
     def _whole(self) -> AllMachines:
         near = tuple(machine.route() for machine in self.machines.values())
         return AllMachines(
-            machines=(*near, *self.far.values()),
+            machines=(*near, *self._far.values()),
             addresses=(self.address,),
-            app_addresses=(AppAddress(app=AppName("named"), ip=_SHARED, shared=True),),
+            app_addresses=self._addresses,
             region=self.region,
             gate=self._gate(0),
         )
@@ -302,9 +369,14 @@ class PlayedHost:
             await self.start(machine)
 
     def _count_wake(self, machine: PlayedMachine, link: PlayedLink) -> None:
-        link.waking = {each for each in link.waking if self.machines[each].state is State.STARTING}
+        there = self.machines
+        link.waking = {
+            each: start
+            for each, start in link.waking.items()
+            if there[each].state is State.STARTING and there[each].starts == start
+        }
         if machine.state in (State.STOPPED, State.SUSPENDED):
-            link.waking.add(machine.id)
+            link.waking[machine.id] = machine.starts + 1
         self._ledger.wakes(self.id, len(link.waking), _WAKES.total)
 
     async def _rest(self, message: RestMachine, link: PlayedLink) -> None:
@@ -361,7 +433,9 @@ class PlayedHost:
         """Everything that ran is started again."""
         self._wires.power_on(self.id)
         self.powered = self.daemon = True
+        self.lost_at = -inf
         await self.begin(ports)
+        self.begin_daemon()
         for machine in self.machines.values():
             if machine.state in (State.STARTED, State.STARTING, State.STOPPING, State.SUSPENDING):
                 was_up, machine.state = machine.state in (State.STARTED, State.STARTING), State.STOPPED
@@ -371,6 +445,8 @@ class PlayedHost:
 
     def power_off(self) -> None:
         self.powered = self.daemon = False
+        self.lost_at = self._clock.monotonic()
+        self._reading.cancel()
         self._wires.power_off(self.id)
         self._lose_links()
         for number in list(self._there):

@@ -3,27 +3,30 @@ reaches it. A request's path says what the program does with it.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, cast
 
-import msgspec
-
 from hawker.config import Service
-from hawker.config.machine import Concurrency, Port
+from hawker.config.effective import SERVICE_CHECK
+from hawker.config.machine import Concurrency, MachineConfig, Port
 from hawker.edge.writing import OURS
-from hawker.feed import EVERYWHERE, GatePlace, MachineRoute, RouteHealth
-from hawker.fleet.far_routes import stand_in
-from hawker.fleet.rows import services_served
-from hawker.ids import AppName, InstanceId, MachineId, NodeId
+from hawker.feed import EVERYWHERE, PUBLISH, MachineRoute, RouteHealth
+from hawker.fleet.rows import Row, health_rows, machine_row, served_rows, service_rows
+from hawker.ids import AppName, Digest, InstanceId, MachineId, NodeId, Version
+from hawker.image.manifest import Resolved
 from hawker.machine import State
 from hawker.proof.edge_checks import EdgeLedger
+from hawker.record.machine import CheckResult, MachineRecord, Network
 from hawker.sim.edge.wires import CLIENT, Wires
 
 PORT = 8080
 HOME = "mad"
 """The region of hosts of which nothing else is said."""
+_IMAGE = Resolved(
+    reference="hawker/hello", registry="", repository="hello", tag="", digest=Digest("sha256:" + "0" * 64), size_bytes=1
+)
 _SET_BY_APPS = (b"fly-replay-src", b"fly-replay-failed")
 
 
@@ -59,24 +62,16 @@ class PlayedMachine:
     def up(self) -> bool:
         return self.state is State.STARTED
 
-    def route(self, gate: GatePlace | None = None) -> MachineRoute:
-        """As its worker tells its own edge; with `gate`, as the catalog tells those of other hosts."""
-        service = Service(
-            protocol="tcp",
-            internal_port=PORT,
-            ports=(Port(port=self.public_port, handlers=("http",)),),
-            autostop=self.autostop,
-            min_machines_running=self.least,
-            concurrency=Concurrency(type=self.kind, soft_limit=self.soft, hard_limit=self.hard),
-        )
-        near = MachineRoute(
+    def route(self) -> MachineRoute:
+        """As its worker tells its own edge."""
+        return MachineRoute(
             id=self.id,
             app=self.app,
             state=self.state,
-            version=f"{self.version:026}",
+            version=self._version,
             instance=InstanceId(f"{self.id}-{self.number}") if self.up else None,
             hosts=(self.address,),
-            services=(service,),
+            services=(self._service,),
             health=RouteHealth.PASSING if self.healthy else RouteHealth.CRITICAL,
             cordoned=self.cordoned,
             publish=self.publish,
@@ -84,14 +79,43 @@ class PlayedMachine:
             network=self.network,
             rested=self.rested and self.state in (State.STOPPED, State.SUSPENDED),
         )
-        return near if gate is None else msgspec.structs.replace(near, gate=gate, instance=None, hosts=())
 
-    def stand_in(self, gate: GatePlace, region: str) -> MachineRoute:
-        """As hosts of other regions know of it."""
-        services = msgspec.json.encode(services_served(self.route().services)).decode()
-        made = stand_in((gate.node, self.app, self.publish, services, region, self.network, ""), gate)
-        assert made is not None, "a host of ours has written it"
-        return made
+    def rows(self) -> Iterator[Row]:
+        """As the catalog has it for other hosts."""
+        record = MachineRecord(
+            id=self.id,
+            app=self.app,
+            name="",
+            region="",
+            state=self.state,
+            version=Version(self._version),
+            config=MachineConfig(services=(self._service,), metadata={PUBLISH: self.publish}),
+            image=_IMAGE,
+            network=Network(private_ip="", network_id=self.network),
+            cordoned=self.cordoned,
+            created_at=0.0,
+            updated_at=0.0,
+        )
+        check = CheckResult(f"{SERVICE_CHECK}00", "passing" if self.healthy else "critical", "", 0.0)
+        yield machine_row(self.node, record)
+        yield from service_rows(self.node, record)
+        yield from served_rows(self.node, record)
+        yield from health_rows(self.node, record, [check])
+
+    @property
+    def _version(self) -> str:
+        return f"{self.version:026}"
+
+    @property
+    def _service(self) -> Service:
+        return Service(
+            protocol="tcp",
+            internal_port=PORT,
+            ports=(Port(port=self.public_port, handlers=("http",)),),
+            autostop=self.autostop,
+            min_machines_running=self.least,
+            concurrency=Concurrency(type=self.kind, soft_limit=self.soft, hard_limit=self.hard),
+        )
 
     def listen(self, wires: Wires, ledger: EdgeLedger) -> None:
         wires.listen(self.node, self.address, PORT, lambda: AppConnection(self, ledger))

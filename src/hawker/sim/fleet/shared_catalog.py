@@ -86,6 +86,13 @@ class SharedCatalog:
             self._waiting[node].pop(0)()
 
 
+class HostReplica(SharedCatalog):
+    """What one node has read of the catalog, which others have not."""
+
+    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> ResultTable:
+        return ResultTable(columns=(), rows=tuple(self.rows(statement.query, *statement.params)))
+
+
 class SharedCatalogView:
     """The part of a `Catalog` that a publisher asks, for one life of one node."""
 

@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from dns import message, rdatatype
 from msgspec.structs import replace
 
-from hawker.catalog.contract import ResultTable, Statement
+from hawker.catalog.contract import Statement
 from hawker.config import MachineConfig
 from hawker.dns.forward import Forwarder
 from hawker.dns.resolver import AskingNetwork, NameResolver, Names
@@ -43,7 +43,7 @@ from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import MACHINES, MachineRecord, Network, networks_here
 from hawker.record.node import NodeRecord
 from hawker.secret.certificates import Certificates, open_pair
-from hawker.sim.fleet.shared_catalog import SharedCatalog
+from hawker.sim.fleet.shared_catalog import HostReplica
 from hawker.sim.harness.loop import LoopClock
 from hawker.store.memory_store import MemoryStore
 from hawker.value_object import ValueObject
@@ -105,13 +105,6 @@ class PlayedMesh:
 
     def take(self, key: MeshKey) -> None:
         """It has one."""
-
-
-class HostReplica(SharedCatalog):
-    """What one node has read of the catalog."""
-
-    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> ResultTable:
-        return ResultTable(columns=(), rows=tuple(self.rows(statement.query, *statement.params)))
 
 
 class NetworkHost:
