@@ -78,6 +78,17 @@ def test_a_machine_whose_port_was_refused_gets_it_when_another_is_gone_and_it_as
     assert len(routes.refused) == refused - 1 and len(routes.doors) == MAX_PORTS_OF_APP
 
 
+def test_a_machine_that_is_put_twice_takes_one_place_of_its_apps_ports() -> None:
+    machine, again = route(1, 1), route(2, 1)
+    routes = routes_of(machine, machine, again)
+    routes.put(again)
+    routes.forget(machine.id)
+    routes.forget(again.id)
+    for port in range(1, MAX_PORTS_OF_APP // len(HOSTS) + 1):
+        routes.put(route(port, 1))
+    assert len(routes.doors) == MAX_PORTS_OF_APP and not routes.refused
+
+
 def test_whoever_is_not_among_all_machines_is_gone() -> None:
     first, second = route(80, 1), route(81, 1)
     routes = routes_of(first, second)

@@ -18,6 +18,7 @@ from hawker.feed import (
     CloseMachine,
     EdgeInbox,
     GatePlace,
+    MachineGone,
     MachineRoute,
     SealedCertificate,
     frame,
@@ -89,6 +90,7 @@ async def test_all_machines_in_parts_are_known_and_the_others_gone_once_the_last
     await host.publish(stays, goes)
     heard = host.edge._routes.machines
     assert host.worker.introduced == 1
+    before = heard[stays.id]
     whole = host.worker.whole()
     *parts, last = in_parts(whole, [*fresh, stays], [certificate(1)])
     for part in parts:
@@ -101,8 +103,19 @@ async def test_all_machines_in_parts_are_known_and_the_others_gone_once_the_last
     services = {id(heard[each.id].services) for each in fresh}
     gates = {id(heard[each.id].gate) for each in fresh}
     assert len(services) == len(gates) == 1, "what is equal is there once"
+    assert heard[stays.id] is before, "what is said again takes no new memory"
     host.worker.say(whole)  # as a worker says it that knows of no parts
     await eventually(lambda: heard.keys() == {stays.id, goes.id})
+
+
+async def test_a_machine_that_goes_while_all_are_told_is_gone_at_the_end(host: PlayedHost) -> None:
+    goes, fresh = route(free_port(), 1), many(2 * PART_MACHINES)
+    await host.publish(goes)
+    heard = host.edge._routes.machines
+    *parts, last = in_parts(host.worker.whole(), fresh, ())
+    for part in (*parts, MachineGone(id=goes.id), last):
+        host.worker.say(part)
+    await eventually(lambda: heard.keys() == {each.id for each in fresh})
 
 
 async def test_clients_are_served_between_parts_that_arrive_at_once(

@@ -4,7 +4,7 @@ A machine that is published is found at the ports that its own config names; of 
 config counts. An app that publishes nothing and has no address is found nowhere.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from hawker.config import Service
 from hawker.config.machine import Port
@@ -127,13 +127,19 @@ class Routes:
             self.put(self.machines[machine_id])
 
     def put(self, machine: MachineRoute) -> None:
-        self.forget(machine.id)
-        self._drop_asked()
+        """What stays as it was keeps its place in every table: one that is emptied and filled again grows."""
+        before = self.machines.get(machine.id)
+        if machine.state in GONE or (before is not None and before.app != machine.app):
+            self.forget(machine.id)
         if machine.state in GONE:
             return
+        self._drop_asked()
+        self.refused.pop(machine.id, None)
+        found = self._found_at(machine)
+        self._leave(machine, found)
         self.machines[machine.id] = machine
         self._machines_of.setdefault(machine.app, {})[machine.id] = machine
-        for door, target in self._found_at(machine):
+        for door, target in found.items():
             self._add(door, target)
 
     def forget(self, machine_id: MachineId) -> None:
@@ -145,9 +151,12 @@ class Routes:
         del self._machines_of[machine.app][machine_id]
         if not self._machines_of[machine.app]:
             del self._machines_of[machine.app]
-        for door in list(self._of_app.get(machine.app, ())):
+        self._leave(machine, ())
+
+    def _leave(self, machine: MachineRoute, stays: Container[Door]) -> None:
+        for door in [each for each in self._of_app.get(machine.app, ()) if each not in stays]:
             apps = self._targets[door]
-            if apps[machine.app].pop(machine_id, None) is None:
+            if apps[machine.app].pop(machine.id, None) is None:
                 continue
             self._release(machine.app, door)
             if not apps[machine.app]:
@@ -268,14 +277,14 @@ class Routes:
         self._newest.clear()
         self._meant.clear()
 
-    def _found_at(self, machine: MachineRoute) -> Iterator[tuple[Door, ServiceTarget]]:
+    def _found_at(self, machine: MachineRoute) -> dict[Door, ServiceTarget]:
         """Each door once. An address that an app has alone is no other's, whatever a machine's config asks for."""
         found: dict[Door, ServiceTarget] = {}
         for target, number in _served(machine):
             for address in self._places(target):
                 if self._owner_of.get(address, machine.app) == machine.app:
                     found.setdefault(Door(address, number, target.is_udp), target)
-        yield from found.items()
+        return found
 
     def _places(self, target: ServiceTarget) -> Iterator[str]:
         """Where the machine is published, where its app has addresses alone, and where a name is enough to find it. TLS
@@ -300,8 +309,10 @@ class Routes:
         if door not in self._targets and len(self._targets) >= MAX_PORTS:
             self.refused[machine.id] = DoorRefused(door, f"a host has at most {MAX_PORTS} ports for all apps")
             return
-        self._targets.setdefault(door, {}).setdefault(machine.app, {})[machine.id] = target
-        mine[door] = mine.get(door, 0) + 1
+        there = self._targets.setdefault(door, {}).setdefault(machine.app, {})
+        if machine.id not in there:
+            mine[door] = mine.get(door, 0) + 1
+        there[machine.id] = target
 
     def _release(self, app: AppName, door: Door) -> None:
         mine = self._of_app[app]

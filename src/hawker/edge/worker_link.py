@@ -86,7 +86,7 @@ class WorkerLink:
         self._number = 0
         self._known: dict[MachineId, MachineRoute] = {}
         self._last = AllMachines(machines=())  # without its machines
-        self._told: set[MachineId] = set()  # of what is being told
+        self._untold: set[MachineId] = set()  # while all are told, those known that were not yet
         self._equal: dict[Hashable, Any] = {}  # each value that many machines have, once
         self._news = asyncio.Event()
 
@@ -155,23 +155,21 @@ class WorkerLink:
         match message:
             case AllMachines():
                 self._last = msgspec.structs.replace(message, machines=())
-                self._told = {each.id for each in message.machines}
+                self._untold = set(self._known)
                 reader.whole(msgspec.structs.replace(message, machines=self._shared(message.machines)))
                 if not message.more:
                     self._end(reader)
             case MoreMachines():
                 self._last = _with(self._last, message.certificates)
-                self._told.update(each.id for each in message.machines)
                 reader.more(self._shared(message.machines))
                 if not message.more:
                     self._end(reader)
             case MachineChanged():
                 (machine,) = self._shared((message.machine,))
-                if self._last.more:
-                    self._told.add(machine.id)
                 reader.changed(machine)
             case MachineGone():
                 self._known.pop(message.id, None)
+                self._untold.discard(message.id)
                 reader.gone(message.id)
             case CloseMachine():
                 reader.close(message)
@@ -191,15 +189,19 @@ class WorkerLink:
         of a hundred gates."""
         found = []
         for told in machines:
-            machine = msgspec.structs.replace(
-                told,
-                app=self._one(told.app, told.app),
-                org=self._one(told.org, told.org),
-                gate=self._one(told.gate, told.gate),
-                services=self._one(msgspec.msgpack.encode(told.services), told.services),
-            )
-            self._known[machine.id] = machine
-            found.append(machine)
+            self._untold.discard(told.id)
+            known = self._known.get(told.id)
+            if known != told:  # else what is said again would take new memory
+                known = self._known[told.id] = msgspec.structs.replace(
+                    told,
+                    app=self._one(told.app, told.app),
+                    org=self._one(told.org, told.org),
+                    gate=self._one(told.gate, told.gate),
+                    services=self._one(msgspec.msgpack.encode(told.services), told.services),
+                    idle_s=self._one(told.idle_s, told.idle_s),
+                    started_at=self._one(told.started_at, told.started_at),
+                )
+            found.append(known)
         return tuple(found)
 
     def _one(self, key: Hashable, value: T) -> T:
@@ -209,10 +211,9 @@ class WorkerLink:
         return found
 
     def _end(self, reader: FeedReader) -> None:
-        gone = [machine_id for machine_id in self._known if machine_id not in self._told]
+        gone, self._untold = self._untold, set()
         for machine_id in gone:
             del self._known[machine_id]
-        self._told = set()
         self._last = msgspec.structs.replace(self._last, more=False)
         reader.ended(gone, self._last.certificates)
         self._news.set()
