@@ -163,10 +163,10 @@ def requests_per_s(port: int, seconds: int) -> float:
     return float(next(line.split()[1] for line in said.splitlines() if line.startswith("Requests/sec")))
 
 
-async def latencies_ms(port: int, seconds: float) -> list[float]:
+async def latencies_ms(port: int, seconds: float, rate_per_s: int = RATE_PER_S) -> list[float]:
     """At an open rate, over kept connections: a request is due when it is due, be the one before answered or not."""
     samples: list[float] = []
-    each_s, workers = 8 / RATE_PER_S, 8
+    each_s, workers = 8 / rate_per_s, 8
 
     async def work(number: int, begin: float) -> None:
         reader, writer = await asyncio.open_connection(HOST, port)
