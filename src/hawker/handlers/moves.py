@@ -35,6 +35,7 @@ from hawker.api.contract.move_peer import (
     HAND_BLOCKS,
     HAND_VOLUME,
     OFFER_MOVE,
+    OFFER_SNAPSHOTS,
     RELEASE_SNAPSHOT,
     SHOW_INCOMING,
     SHOW_OUTGOING,
@@ -46,6 +47,7 @@ from hawker.api.contract.move_peer import (
     MovedBlocksRequest,
     MovedPieceQuery,
     MovedSnapshotParams,
+    OfferedSnapshotsRequest,
     OutgoingMove,
     ReleaseSnapshotQuery,
 )
@@ -281,6 +283,10 @@ class MoveHandlers:
     @answers(RELEASE_SNAPSHOT)
     async def release(self, call: Call[MovedSnapshotParams, ReleaseSnapshotQuery, None]) -> None:
         await self._moves.release_snapshot(call.params.move_id, call.query.generation, call.params.snapshot_id)
+
+    @answers(OFFER_SNAPSHOTS)
+    async def offer_snapshots(self, call: Call[MoveParams, NoQuery, OfferedSnapshotsRequest]) -> None:
+        await self._moves.expect_snapshots(call.body)
 
     @answers(CHANGED_BLOCKS)
     async def changed(self, call: Call[MoveParams, ChangedBlocksQuery, None]) -> ChangedBlocksAnswer:

@@ -328,18 +328,13 @@ def lost_snapshots(sights: Iterable[NodeSight], taken: Mapping[SnapshotId, int])
 
 
 def snapshots_at_rest(sights: Iterable[NodeSight], taken: Iterable[SnapshotId]) -> Iterator[Violation]:
-    """When nothing is under way: a snapshot is where its volume is, and nowhere else; one that had followed to a node
-    that was lost stays there when the volume was taken back."""
+    """When nothing is under way: a snapshot is where its volume is, and nowhere else."""
     sights = tuple(sights)
     volumes = {volume.id: sight.node for sight in sights for _, volume in sight.reader.scan(VOLUMES)}
-    reclaimed = {move.volume for sight in sights for _, move in sight.reader.scan(MOVES) if move.reclaimed}
     for snapshot_id in taken:
-        holders = [sight for sight in sights if sight.reader.get(SNAPSHOTS, snapshot_id) is not None]
-        for sight in holders:
+        for sight in sights:
             record = sight.reader.get(SNAPSHOTS, snapshot_id)
-            if record is None or (len(holders) == 1 and record.volume in reclaimed):
-                continue
-            if volumes.get(record.volume) != sight.node:
+            if record is not None and volumes.get(record.volume) != sight.node:
                 yield Violation(Invariant.MOVE_ENDS, snapshot_id, f"stays at {sight.node}, and its volume has gone")
         for sight in sights:
             if sight.reader.get(COMING_SNAPSHOTS, snapshot_id) is not None:

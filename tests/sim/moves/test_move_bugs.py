@@ -28,6 +28,7 @@ FOUND_AT = {
     "memory-awake": 13,
     "grant-not-durable": 94,
     "stays-down": 14,
+    "snapshot-abandoned": 3,
 }
 """The seed that finds a bug, where it is not the first one."""
 

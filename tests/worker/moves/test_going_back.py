@@ -129,6 +129,22 @@ async def test_a_source_that_is_away_is_waited_for() -> None:
         assert await fleet.settled() == []
 
 
+async def test_a_move_back_that_is_aborted_once_its_machine_is_off_is_ordered_again() -> None:
+    async with played_fleet() as fleet:
+        Dud(fleet, 1, 1000)
+        await fleet.ended(0, (await fleet.move(0, 1)).id)
+        store = fleet.hosts[1].world.store
+        await eventually(fleet._clock, lambda: fleet.worker(1).record(fleet.machine).state is State.STOPPED, 300, 0.01)
+        await fleet.hosts[0].kill(kept=0.0, power=True)
+        await fleet._clock.sleep(6)  # somebody looks meanwhile
+        assert store.count(TRIALS) == 1, "the machine is off for its move, and on trial still"
+        ((_, back),) = store.scan(MOVES)
+        assert (await fleet.ended(1, back.id)).state is MoveState.ABORTED
+        await fleet.hosts[0].begin(fleet._tasks)
+        await eventually(fleet._clock, lambda: runs_at(fleet, 0), 2000)
+        assert await fleet.settled() == []
+
+
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("pause_s", [3.1, 5.3, 7.7])

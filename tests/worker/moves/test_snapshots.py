@@ -1,10 +1,12 @@
 """Snapshots follow their volume, between played hosts, whoever is away; at every moment some node has each."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.move import GET_MOVE, MoveParams
+from hawker.api.contract.move_peer import OfferedSnapshotsRequest
 from hawker.api.contract.volume import (
     CREATE_VOLUME,
     LIST_SNAPSHOTS,
@@ -268,3 +270,54 @@ async def test_a_snapshot_whose_key_cannot_be_opened_holds_no_volume_back() -> N
         assert move.state is MoveState.DONE
         assert await listed(fleet, 1) == []
         assert snapshot_of(fleet, 0) == spoilt and await left(fleet, 0, move.id) == 1
+
+
+async def lost_and_taken_back(fleet: PlayedFleet) -> SnapshotId:
+    """The snapshot had followed to host 1, which is lost; host 0 has its volume again."""
+    before = snapshot_of(fleet, 0)
+    assert before is not None
+    move = await fleet.ended(0, (await fleet.move(0, 1)).id)
+    await arrives(fleet, 1, before.id)
+    await fleet.hosts[1].kill(power=True)
+    fleet.forget_acknowledged()
+    await fleet.reclaim(move.id, accept_loss=True, now=True)
+    await fleet.ended(0, move.id)
+    assert snapshot_of(fleet, 0) is None
+    return before.id
+
+
+async def test_snapshots_at_a_node_that_was_lost_come_back_once_it_returns() -> None:
+    async with played_fleet() as fleet:
+        snapshot = await lost_and_taken_back(fleet)
+        await fleet.hosts[1].begin(fleet._tasks)
+        await arrives(fleet, 0, snapshot)
+        assert await fleet.settled() == []
+        assert snapshot_of(fleet, 1) is None
+
+
+async def test_snapshots_at_a_node_that_was_lost_come_to_where_the_volume_has_gone_since() -> None:
+    async with played_fleet() as fleet:
+        snapshot = await lost_and_taken_back(fleet)
+        await fleet.ended(0, (await fleet.move(0, 2)).id)
+        await fleet.hosts[1].begin(fleet._tasks)
+        await arrives(fleet, 2, snapshot)
+        assert await fleet.settled() == []
+
+
+async def test_snapshots_that_are_offered_are_listed_with_the_node_that_has_them() -> None:
+    async with played_fleet() as fleet:
+        snapshot = await lost_and_taken_back(fleet)
+        fleet.hosts[0].world.copies.free_bytes = 0
+        await fleet.hosts[1].begin(fleet._tasks)
+        await eventually(fleet._clock, lambda: fleet.hosts[0].world.store.count(COMING_SNAPSHOTS) == 1, 600)
+        assert [(each.id, each.node) for each in await listed(fleet, 0)] == [(snapshot, fleet.id(1))]
+
+
+async def test_snapshots_are_expected_of_no_volume_that_is_unknown_or_of_another_app() -> None:
+    async with played_fleet() as fleet:
+        await lost_and_taken_back(fleet)
+        moves, seal = fleet.worker(0).parts.moves, fleet.worker(0).parts.deps.others.there.seal
+        unit = seal(msgspec.msgpack.encode(()))
+        for app, volume in (("another", fleet.volume), (APP, "vol_unknown")):
+            with pytest.raises(NotFound):
+                await moves.expect_snapshots(OfferedSnapshotsRequest(app=app, volume=volume, unit=unit))

@@ -15,6 +15,7 @@ from hawker.api.route import Tag, Unary
 from hawker.errors import (
     Conflict,
     Damaged,
+    Moved,
     NoRoom,
     NotFound,
     NotServed,
@@ -155,6 +156,15 @@ class ReleaseSnapshotQuery(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
 
 
+class OfferedSnapshotsRequest(Request, frozen=True, kw_only=True):
+    """Of a volume that was taken back from this node. `unit` is a tuple of `record.move.CarriedSnapshot`, sealed under
+    the cluster's key: the move and the generation in each are those by which it is asked for here."""
+
+    app: str
+    volume: str
+    unit: bytes
+
+
 OFFER_MOVE = Unary(
     name="offer_move",
     method="PUT",
@@ -290,6 +300,20 @@ RELEASE_SNAPSHOT = Unary(
     timeout_s=_PEER_S,
 )
 
+OFFER_SNAPSHOTS = Unary(
+    name="offer_snapshots",
+    method="POST",
+    path="/internal/v1/moves/{move_id}/snapshots",
+    params=MoveParams,
+    body=OfferedSnapshotsRequest,
+    response=NoneType,
+    tag=Tag.NODE,
+    summary="Tell the owner of a volume that was taken back which snapshots of it the node has that lost it",
+    errors=(NotFound, Moved, Unavailable, WrongState),
+    action=Action.WRITE,
+    timeout_s=_PEER_S,
+)
+
 MOVE_PEER_ROUTES = (
     OFFER_MOVE,
     SHOW_INCOMING,
@@ -301,4 +325,5 @@ MOVE_PEER_ROUTES = (
     DIGEST_BLOCKS,
     CHANGED_BLOCKS,
     RELEASE_SNAPSHOT,
+    OFFER_SNAPSHOTS,
 )

@@ -32,7 +32,7 @@ from hawker.api.contract.move import (
 from hawker.chaos.fleet.real_fleet import LabNode
 from hawker.chaos.moves.blow import NEVER_ACCEPTED, Blow, MoveKind, MoveTrialPlan, OrderedMove
 from hawker.chaos.moves.move_report import BlowRow, BlowsReport
-from hawker.chaos.moves.moving_machine import APP, LOOK_S, WITHIN_S, MovingMachine, brokered, digest_of, lab_fleet
+from hawker.chaos.moves.moving_machine import APP, LOOK_S, WITHIN_S, MovingMachine, brokered, lab_fleet
 from hawker.chaos.moves.refusal import BY_CRUN, refusing
 from hawker.chaos.moves.writers import BlocksWriter, DatabaseWriter, GitWriter, LedgerWriter, RootWriter, Writer, led_to
 from hawker.clock import Clock
@@ -245,13 +245,10 @@ class MoveTrial:
         with self._silence():
             await self._order(MoveRequest(to=destination.id, mode=blow.move.mode), known, once=False)
             (move,) = await self._moving.at_rest(known)
-            followed = self._moving.snapshot_at(destination) if self._moving.snapshot else None
-            self._moving.snapshot = ""  # it does not come back with its volume
             reclaimed = ReclaimedMove(self._moving, source, destination, blow.place)
             await reclaimed.lose_and_take_back(move.id)
             self._writer.forget()
-        findings = await run_sync(_left_behind, followed, self._moving.content) if followed is not None else []
-        return await self._ended(blow, row, machine, (source, destination), known, findings)
+        return await self._ended(blow, row, machine, (source, destination), known, [])
 
     async def _ended(
         self,
@@ -360,14 +357,6 @@ class MoveTrial:
 
     async def _sound(self) -> tuple[list[str]]:
         return (await self._writer.broken(self._port),)
-
-
-def _left_behind(snapshot: Path, content: bytes) -> list[str]:
-    """What is wrong with one that had followed to a node that was lost."""
-    if not snapshot.exists():
-        return ["the snapshot that had followed is not at the node that was lost"]
-    changed = digest_of(snapshot) != content
-    return ["the snapshot at the node that was lost has other content than when it was taken"] if changed else []
 
 
 class ReclaimedMove:

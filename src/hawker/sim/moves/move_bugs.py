@@ -13,6 +13,7 @@ from hawker.api.contract.move_peer import (
     RELEASE_SNAPSHOT,
     DeliverRequest,
     MovedSnapshotParams,
+    OfferedSnapshotsRequest,
     ReleaseSnapshotQuery,
 )
 from hawker.errors import HawkerError
@@ -161,6 +162,13 @@ class _KeepsSnapshots(MachineMoves):
     """A snapshot that the volume's owner has stays here, too."""
 
     async def release_snapshot(self, move_id: str, generation: int, snapshot_id: str) -> None:
+        return None
+
+
+class _ForgetsSnapshots(MachineMoves):
+    """Those at a node from which a volume was taken back count as gone with it."""
+
+    async def expect_snapshots(self, offered: OfferedSnapshotsRequest) -> None:
         return None
 
 
@@ -332,6 +340,12 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
         *I,
     ),
     _plant("snapshot-stays", "the former node of a snapshot keeps it", WorkerKit(moves=_KeepsSnapshots), *I),
+    _plant(
+        "snapshot-abandoned",
+        "snapshots at a node that lost their volume and returned stay there",
+        WorkerKit(moves=_ForgetsSnapshots),
+        *I,
+    ),
     _plant(
         "snapshot-let-go",
         "the former node of a snapshot lets go of it before the new one has it",

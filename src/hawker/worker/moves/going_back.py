@@ -63,10 +63,12 @@ class MovesBack:
         store = self._deps.store
         for machine_id, trial in list(store.scan(TRIALS)):
             record = store.get(MACHINES, machine_id)
+            if record is not None and store.get(OPEN_MOVE_OF, machine_id) is not None:
+                continue  # it is off for the move, which may be aborted
             if record is None or self._is_over(store, record, trial):
                 await store.write(lambda tx, key=machine_id: tx.delete(TRIALS, key), Durability.ORDERED)  # type: ignore[misc]
                 self._again_at.pop(machine_id, None)
-            elif record.state is State.FAILED and store.get(OPEN_MOVE_OF, machine_id) is None:
+            elif record.state is State.FAILED:
                 await self._try(record, trial)
 
     def _is_over(self, reader: Reader, record: MachineRecord, trial: TrialRecord) -> bool:

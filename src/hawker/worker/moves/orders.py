@@ -10,7 +10,12 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from hawker.api.contract.move import MoveRequest
-from hawker.api.contract.move_peer import ChangedBlocksQuery, MovedBlocksRequest, MovedPieceQuery
+from hawker.api.contract.move_peer import (
+    ChangedBlocksQuery,
+    MovedBlocksRequest,
+    MovedPieceQuery,
+    OfferedSnapshotsRequest,
+)
 from hawker.config import stop_config
 from hawker.errors import (
     BadRequest,
@@ -54,7 +59,13 @@ from hawker.worker.moves.incoming import IncomingMoves
 from hawker.worker.moves.move import MOVE, MoveInput
 from hawker.worker.moves.outgoing import change_move, migrated
 from hawker.worker.moves.reclaims import Reclaims
-from hawker.worker.moves.snapshots import handed_snapshot, release_snapshot, snapshots_kept, snapshots_left
+from hawker.worker.moves.snapshots import (
+    expect_snapshots,
+    handed_snapshot,
+    release_snapshot,
+    snapshots_kept,
+    snapshots_left,
+)
 from hawker.worker.moves.turns import AppTurns
 from hawker.worker.moves.unit import files_of, kept_memory, kept_root, stored_bytes, unit_files
 
@@ -330,10 +341,11 @@ class MachineMoves(IncomingMoves):
     ) -> tuple[MovedFile, Lost]:
         """The file of the move that its destination may read now, or of a snapshot that follows by it, and what is
         noted as lost of it. Raises `NotFound`, `WrongState`."""
-        move, generation = self.get(move_id), asked.generation
+        generation = asked.generation
         snapshot = None if isinstance(asked, ChangedBlocksQuery) else asked.snapshot
-        if snapshot is not None and move.generation == generation:
-            return handed_snapshot(self._deps.store, move, snapshot), None
+        if snapshot is not None:
+            return handed_snapshot(self._deps.store, move_id, generation, snapshot), None
+        move = self.get(move_id)
         wanted = (bool(asked.root), asked.memory or "")
         found = [each for each in unit_files(move) if (bool(each.layer), each.memory) == wanted]
         if move.generation != generation or not found:
@@ -365,9 +377,13 @@ class MachineMoves(IncomingMoves):
         """The volume's owner has it. Durably. Raises `NotFound`."""
 
         def apply(tx: Tx) -> None:
-            release_snapshot(tx, self.get(move_id, tx), generation, snapshot_id)
+            release_snapshot(tx, move_id, generation, snapshot_id)
 
         await self._deps.store.write(apply)
+
+    async def expect_snapshots(self, offered: OfferedSnapshotsRequest) -> None:
+        """Of a volume that this node took back. Durably. Raises `Moved`, `NotFound`."""
+        await expect_snapshots(self._deps, offered)
 
     def snapshots_left(self, move: MoveRecord) -> int:
         return snapshots_left(self._deps.store, move)

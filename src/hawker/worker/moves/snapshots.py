@@ -1,6 +1,6 @@
 """Snapshots of a volume that has moved: they travel after it, one at a time and behind all moves, from the node that
 has them to the volume's owner, where the flow `bring_snapshots` runs. Whoever has one keeps it until the owner has it
-on disk and in a durable record.
+on disk and in a durable record. A node from which a volume was taken back offers the owner those that it has.
 
 Invariants: a snapshot comes into room that is held for all of it. From the grant of a volume on, nothing arrives at the
 node that granted it, so what the grant says of snapshots stays true until its new owner has heard.
@@ -12,29 +12,35 @@ import msgspec
 
 from hawker.api.contract.move import MoveParams
 from hawker.api.contract.move_peer import (
+    OFFER_SNAPSHOTS,
     RELEASE_SNAPSHOT,
     SHOW_OUTGOING,
     MovedSnapshotParams,
+    OfferedSnapshotsRequest,
     ReleaseSnapshotQuery,
 )
-from hawker.errors import Fault, HawkerError, NoRoom, NotFound, Unavailable, WrongState
+from hawker.errors import Fault, HawkerError, Moved, NoRoom, NotFound, Unavailable, WrongState
 from hawker.failpoint import inside
 from hawker.fsm.contract import Backoff, Done, Flow, HandOff, Outcome, Retry, Step
-from hawker.ids import SnapshotId, VolumeId
+from hawker.ids import AppName, NodeId, SnapshotId, VolumeId
 from hawker.log import bind
 from hawker.node import Resources, shortfall, shortfall_text
 from hawker.record.move import (
     AWAITED,
     COMING_SNAPSHOTS,
+    GRANTS,
     INCOMING,
     MOVED,
+    MOVES,
     OPEN_MOVES,
     CarriedSnapshot,
     ComingSnapshot,
     Delivered,
     IncomingRecord,
+    IncomingState,
     MoveRecord,
     awaited_snapshots,
+    check_not_gone,
     coming_snapshots,
     snapshots_resource,
 )
@@ -42,6 +48,7 @@ from hawker.record.node import hold, used
 from hawker.record.volume import (
     GB,
     GONE_SNAPSHOTS,
+    GONE_VOLUMES,
     SNAPSHOTS,
     SNAPSHOTS_BY_VOLUME,
     VOLUMES,
@@ -65,7 +72,9 @@ _BEHIND_S = 1.0  # how often it looks whether moves to this node have ended
 _MIB = 1 << 20
 _ELSEWHERE = "it is to come from elsewhere now"
 _ASKED = 900  # times, of one run, before the next takes over
+_OWNERS = 16  # of a volume, one after the other, that are told of snapshots at once
 
+_CARRIED = msgspec.msgpack.Decoder(tuple[CarriedSnapshot, ...])
 _log = bind("hawker.moves")
 
 
@@ -73,20 +82,27 @@ class BringInput(msgspec.Struct, frozen=True, kw_only=True):
     """The run's resource names the volume; what comes is in records."""
 
 
-# At the node that grants a volume.
+# At a node that a volume leaves.
 
 
 def carried_snapshots(deps: FlowDeps, move: MoveRecord) -> tuple[CarriedSnapshot, ...]:
     """What its new owner is told: those that are here, and those that this node was to have and others have still."""
     if move.volume is None:
         return ()
-    me, generation = deps.others.there.me, move.generation
-    here = [
-        ComingSnapshot(snapshot=each, source=me, move=move.id, generation=generation)
-        for each in _whole(deps.store, move.volume)
-    ]
+    here = _carried_from_here(deps, move.volume, move.id, move.generation)
     away = awaited_snapshots(deps.store, move.volume)
-    return tuple(filter(None, (_carried(deps, each) for each in (*here, *away))))
+    return (*here, *filter(None, (_carried(deps, each) for each in away)))
+
+
+def _carried_from_here(
+    deps: FlowDeps, volume_id: VolumeId, move_id: str, generation: int
+) -> tuple[CarriedSnapshot, ...]:
+    me = deps.others.there.me
+    here = [
+        ComingSnapshot(snapshot=each, source=me, move=move_id, generation=generation)
+        for each in _whole(deps.store, volume_id)
+    ]
+    return tuple(filter(None, (_carried(deps, each) for each in here)))
 
 
 def _carried(deps: FlowDeps, coming: ComingSnapshot) -> CarriedSnapshot | None:
@@ -131,22 +147,65 @@ def leave_snapshots(tx: Tx, volume_id: VolumeId) -> None:
         _comes_no_more(tx, each)
 
 
-def handed_snapshot(reader: Reader, move: MoveRecord, snapshot_id: str) -> MovedFile:
+def _left_by(reader: Reader, move_id: str, generation: int) -> VolumeId:
+    """The volume that left this node by that move, granted or taken back, under that generation, and has not been here
+    since. Raises `NotFound`."""
+    move, came = reader.get(MOVES, move_id), reader.get(INCOMING, move_id)
+    volume = came.volume.id if came is not None and came.volume is not None else None
+    volume = volume if move is None else move.volume
+    post = None if volume is None else reader.get(MOVED, volume)
+    if volume is None or post is None or post.generation != generation:
+        raise NotFound(f"move {move_id:.40} has no snapshots that are to follow it any more")
+    return volume
+
+
+def handed_snapshot(reader: Reader, move_id: str, generation: int, snapshot_id: str) -> MovedFile:
     """Its file, which the volume's owner may read. Raises `NotFound`."""
     record = reader.get(SNAPSHOTS, SnapshotId(snapshot_id))
-    if record is None or record.volume != move.volume or not went_by(reader, move):
-        raise NotFound(f"snapshot {snapshot_id:.40} does not follow by move {move.id}")
+    if record is None or record.volume != _left_by(reader, move_id, generation):
+        raise NotFound(f"snapshot {snapshot_id:.40} does not follow by move {move_id:.40}")
     return MovedFile(record.id)
 
 
-def release_snapshot(tx: Tx, move: MoveRecord, generation: int, snapshot_id: str) -> None:
+def release_snapshot(tx: Tx, move_id: str, generation: int, snapshot_id: str) -> None:
     """The volume's owner has it durably: it is to go here. Raises `NotFound` for what came too late: the volume has
     been here again."""
-    if move.generation != generation or not went_by(tx, move):
-        raise NotFound(f"move {move.id} has no snapshots that are to follow it any more")
-    record = tx.get(SNAPSHOTS, SnapshotId(snapshot_id))
-    if record is not None and record.volume == move.volume:
+    volume_id, record = _left_by(tx, move_id, generation), tx.get(SNAPSHOTS, SnapshotId(snapshot_id))
+    if record is not None and record.volume == volume_id:
         let_go(tx, record)
+
+
+async def offer_snapshots(deps: FlowDeps) -> None:
+    """Tell the owners of volumes that were taken back from this node of those that are here still: they ask for them.
+    Asked again as long as any is here, which costs nothing where it is known."""
+    for _, came in list(deps.store.scan(INCOMING)):
+        made = deps.store.get(GRANTS, came.unit) if came.state is IncomingState.REFUSED else None
+        if came.volume is None or made is None or made.move != came.move:
+            continue
+        carried = _carried_from_here(deps, came.volume.id, came.move, made.generation)
+        if carried:
+            await _offer(deps, came, came.volume.id, carried)
+
+
+async def _offer(
+    deps: FlowDeps, came: IncomingRecord, volume_id: VolumeId, carried: tuple[CarriedSnapshot, ...]
+) -> None:
+    """The volume may have gone on from who took it back."""
+    others, asked = deps.others.there, came.source
+    unit = others.seal(msgspec.msgpack.encode(carried))
+    body = OfferedSnapshotsRequest(app=came.app, volume=volume_id, unit=unit)
+    for _ in range(_OWNERS):
+        try:
+            await others.caller(asked).call(OFFER_SNAPSHOTS, params=MoveParams(move_id=came.move), body=body)
+            return
+        except Moved as error:
+            if error.node in ("", others.me):
+                return
+            asked = NodeId(error.node)
+        except HawkerError as error:  # it is asked again
+            fields = {"volume": volume_id, "node": asked, "error": str(error)}
+            _log.info("snapshots of a volume that was taken back wait here", extra=fields)
+            return
 
 
 # At the volume's new owner.
@@ -159,17 +218,42 @@ def enter_snapshots(tx: Tx, deps: FlowDeps, unit: Delivered) -> None:
     if volume is None:
         return
     for each in unit.snapshots:
-        coming = _sealed(deps, each)
-        mine = tx.get(SNAPSHOTS, coming.snapshot.id)
-        if mine is not None:
-            tx.put(SNAPSHOTS, mine.id, msgspec.structs.replace(mine, kept_until=coming.snapshot.kept_until))
-            coming = msgspec.structs.replace(coming, arrived=True)
-        if coming.source != deps.others.there.me:
-            known = tx.get(COMING_SNAPSHOTS, coming.snapshot.id)
-            hold(tx, Resources() if known is None else known.holds, coming.holds)
-            tx.put(COMING_SNAPSHOTS, coming.snapshot.id, coming)
+        _enter(tx, deps, each)
     if coming_snapshots(tx, volume.id):
         begin_bringing(tx, deps, volume.id)
+
+
+def _enter(tx: Tx, deps: FlowDeps, carried: CarriedSnapshot) -> None:
+    coming = _sealed(deps, carried)
+    mine = tx.get(SNAPSHOTS, coming.snapshot.id)
+    if mine is not None:
+        tx.put(SNAPSHOTS, mine.id, msgspec.structs.replace(mine, kept_until=coming.snapshot.kept_until))
+        coming = msgspec.structs.replace(coming, arrived=True)
+    if coming.source != deps.others.there.me:
+        known = tx.get(COMING_SNAPSHOTS, coming.snapshot.id)
+        hold(tx, Resources() if known is None else known.holds, coming.holds)
+        tx.put(COMING_SNAPSHOTS, coming.snapshot.id, coming)
+
+
+async def expect_snapshots(deps: FlowDeps, offered: OfferedSnapshotsRequest) -> None:
+    """Those of a volume that was taken back from a node that has returned: it has them. Durably. Raises `Moved` when
+    another node owns the volume, `NotFound` when it was never here."""
+    carried = _CARRIED.decode(deps.others.there.open(offered.unit))
+    volume_id, app = VolumeId(offered.volume), AppName(offered.app)
+
+    def apply(tx: Tx) -> None:
+        check_not_gone(tx, volume_id, app)
+        volume = tx.get(VOLUMES, volume_id) or tx.get(GONE_VOLUMES, volume_id)
+        if volume is None or volume.app != app:
+            raise NotFound(f"volume {volume_id:.40} is not known here")
+        new = [each for each in carried if tx.get(COMING_SNAPSHOTS, each.coming.snapshot.id) is None]
+        for each in new:
+            if each.coming.snapshot.volume == volume_id:
+                _enter(tx, deps, each)
+        if new:
+            begin_bringing(tx, deps, volume_id)
+
+    await deps.store.write(apply)
 
 
 def begin_bringing(tx: Tx, deps: FlowDeps, volume_id: VolumeId) -> None:

@@ -26,7 +26,7 @@ from hawker.record.move import (
     snapshots_resource,
 )
 from hawker.record.volume import SNAPSHOTS_BY_VOLUME
-from hawker.store.contract import Durability, Tx
+from hawker.store.contract import Durability, Reader, Tx
 from hawker.volume.moved_files import MovedFile
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.moves import ownership
@@ -35,7 +35,7 @@ from hawker.worker.moves.deliver import DELIVER
 from hawker.worker.moves.outgoing import DeliverInput
 from hawker.worker.moves.reclaim import RECLAIM
 from hawker.worker.moves.scheduled import ScheduledMoves
-from hawker.worker.moves.snapshots import begin_bringing, snapshots_left
+from hawker.worker.moves.snapshots import begin_bringing, offer_snapshots, snapshots_left
 from hawker.worker.moves.turns import forget_turns, keep_turn
 from hawker.worker.moves.unit import unit_files, unit_resource
 
@@ -61,7 +61,8 @@ class MoveSweep:
 
     async def sweep(self) -> None:
         """Remove files that were retired long enough ago, and drafts of nothing; take up deliveries, reclaims and
-        snapshots that are to come, whose run an operator ended; give up what was taken back."""
+        snapshots that are to come, whose run an operator ended; give up what was taken back, and the snapshots of
+        it."""
         deps = self._deps
         for _, move in list(deps.store.scan(MOVES)):
             await keep_turn(deps, move)
@@ -72,6 +73,7 @@ class MoveSweep:
                 await deps.store.write(partial(begin_bringing, deps=deps, volume_id=volume_id))
         if deps.others.are_there:
             await ownership.look(deps)
+            await offer_snapshots(deps)
         await deps.store.write(self._forget_old, Durability.ORDERED)
         if any(unit.until <= deps.clock.now() for _, unit in deps.store.scan(RETIRED_UNITS)):
             await deps.store.write(self._forget_units)
@@ -109,11 +111,11 @@ class MoveSweep:
             if move.state not in OPEN_MOVES and move.updated_at < oldest and not snapshots_left(tx, move):
                 tx.delete(MOVES, key)
         for key, incoming in list(tx.scan(INCOMING)):
-            if incoming.state not in AWAITED and incoming.created_at < oldest:
+            left = incoming.volume is not None and _has_snapshots(tx, incoming.volume.id)
+            if incoming.state not in AWAITED and incoming.created_at < oldest and not left:
                 tx.delete(INCOMING, key)
         for key, post in list(tx.scan(MOVED)):
-            followed = next(iter(tx.scan(SNAPSHOTS_BY_VOLUME, f"{key}/")), None) is not None
-            if post.at < oldest and tx.get(OPEN_MOVE_OF, key) is None and not followed:
+            if post.at < oldest and tx.get(OPEN_MOVE_OF, key) is None and not _has_snapshots(tx, key):
                 tx.delete(MOVED, key)
                 tx.delete(GRANTS, key)
 
@@ -127,3 +129,7 @@ class MoveSweep:
         move = tx.get(MOVES, move_id)
         if move is not None and move.state in _OWED and journal.active(tx, unit_resource(move)) is None:
             self._deps.runs.accept(tx, _OWED[move.state], unit_resource(move), DeliverInput(move=move_id))
+
+
+def _has_snapshots(reader: Reader, volume_id: str) -> bool:
+    return next(iter(reader.scan(SNAPSHOTS_BY_VOLUME, f"{volume_id}/")), None) is not None
