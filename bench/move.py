@@ -1,8 +1,10 @@
 """How long a machine is away when it moves with its volume, warm and cold in one run, between two daemons of this host;
 and what its writes cost before, meanwhile and after: a program in the machine that writes 4 KiB over and over, each
-synced before the next (O_DSYNC). Files that the moves put aside are removed, so the disk has two copies at once.
+synced before the next (O_DSYNC), or, with `--writes direct`, past its page cache and a thousand times a second at most,
+as a prototype was measured (O_DIRECT). Files that the moves put aside are removed, so the disk has two copies at once.
 
     python bench/move.py [MIB STORED] [GB OF THE VOLUME] [ROUNDS] [--driver container|qemu] [--modes cold,warm]
+                         [--writes synced|direct]
 """
 
 import argparse
@@ -38,12 +40,16 @@ QUIET_S = 10.0
 ROOM_MIB = 4096
 """Of the disk, beside two copies of what is stored: what the nodes leave free, their images and logs."""
 
-_CLOCK_GETTIME = {"x86_64": 228, "aarch64": 113}
-_NOW = "sub now { syscall(%d, 0, my $t = pack('qq', 0, 0)); my ($s, $n) = unpack('qq', $t); $s + $n / 1e9 }"
-_WRITES = """use Fcntl; sysopen(my $probe, '/data/probe', O_RDWR | O_CREAT | O_DSYNC) or die;
-open(my $times, '>>', '/data/times') or die; my $block = 'x' x 4096;
-for (;;) { my $at = now(); sysseek($probe, 0, 0); syswrite($probe, $block) == 4096 or die;
-syswrite($times, sprintf("%.6f %.3f\\n", $at, 1e3 * (now() - $at))) }"""
+_CALLS = {"x86_64": (228, 9, 18, 0x4000), "aarch64": (113, 222, 68, 0x10000)}
+"""By machine: clock_gettime, mmap, pwrite64, and O_DIRECT."""
+
+_BEGIN = """use Fcntl; my ($clock, $mmap, $pwrite, $direct) = (%d, %d, %d, %d);
+sub now { syscall($clock, 0, my $t = pack('qq', 0, 0)); my ($s, $n) = unpack('qq', $t); $s + $n / 1e9 }"""
+_WRITES = """sysopen(my $probe, '/data/probe', O_RDWR | O_CREAT | $how) or die;
+open(my $times, '>>', '/data/times') or die; my $page = syscall($mmap, 0, 4096, 3, 0x22, -1, 0);
+for (;;) { my $at = now(); syscall($pwrite, fileno($probe), $page, 4096, 0) == 4096 or die;
+syswrite($times, sprintf("%.6f %.3f\\n", $at, 1e3 * (now() - $at))); select(undef, undef, undef, $pause) if $pause }"""
+_HOW = {"synced": "my ($how, $pause) = (O_DSYNC, 0);", "direct": "my ($how, $pause) = ($direct, 0.001);"}
 _FIGURES = """my ($since, $until) = @ARGV; open(my $times, '<', '/data/times') or die; my (@took, $last); my $gap = 0;
 while (<$times>) { /^([\\d.]+) ([\\d.]+)$/ and $1 >= $since or next; last if $1 >= $until; my ($at, $ms) = ($1, $2);
 $gap = $at - $last if defined $last and $at - $last > $gap; $last = $at; push @took, $ms }
@@ -84,16 +90,16 @@ def image_with_perl(place: Path) -> ImageParts:
 
 
 def perl(script: str) -> list[str]:
-    return ["/bin/perl", "-e", f"{_NOW % _CLOCK_GETTIME[platform.machine()]} {script}"]
+    return ["/bin/perl", "-e", f"{_BEGIN % _CALLS[platform.machine()]} {script}"]
 
 
-async def started(shop: Shop, image: str, gb: int, mib: int) -> Machine:
-    volume = await make(shop, region="mad", size_gb=gb)
+async def started(shop: Shop, image: str, given: argparse.Namespace) -> Machine:
+    volume = await make(shop, region="mad", size_gb=given.gb)
     config = {
         "image": image,
         "guest": {"memory_mb": 256},
         "mounts": [{"volume": volume.id, "path": "/data"}],
-        "init": {"exec": perl(_WRITES)},
+        "init": {"exec": perl(_HOW[given.writes] + _WRITES)},
         "stop_config": {"signal": "SIGKILL", "timeout": 1},
     }
 
@@ -105,7 +111,7 @@ async def started(shop: Shop, image: str, gb: int, mib: int) -> Machine:
 
     machine = await eventually(ran, WITHIN_S)
     assert machine is not None
-    for _ in range(mib // 64):
+    for _ in range(given.mib // 64):
         await shop.shell(machine.id, "dd if=/dev/urandom of=/data/big bs=1M count=64 oflag=append conv=notrunc")
     return machine
 
@@ -157,7 +163,7 @@ async def measure(hosts: Sequence[Host], image: str, given: argparse.Namespace) 
                 return False
 
         await eventually(opened, WITHIN_S)
-        machine = await started(shop, image, given.gb, given.mib)
+        machine = await started(shop, image, given)
         for _ in range(given.rounds):
             for mode in given.modes.split(","):
                 await measure_one(hosts, shop, machine, mode, given)
@@ -214,4 +220,5 @@ if __name__ == "__main__":
     options.add_argument("rounds", type=int, nargs="?", default=2)
     options.add_argument("--driver", choices=("container", "qemu"), default="container")
     options.add_argument("--modes", default="cold,warm")
+    options.add_argument("--writes", choices=tuple(_HOW), default="synced")
     main(options.parse_args())
