@@ -161,7 +161,9 @@ class OfferedSnapshotsRequest(Request, frozen=True, kw_only=True):
     the cluster's key: the move and the generation in each are those by which it is asked for here."""
 
     app: str
+    """The name of the volume's app; of another one's volume nothing is expected."""
     volume: str
+    """The id of the volume: snapshots of another one are passed over."""
     unit: bytes
 
 
