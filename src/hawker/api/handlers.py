@@ -4,7 +4,8 @@ A class of answers marks its methods with `@answers(ROUTE)`, and `Handlers.add` 
 types of its route.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import cache
 from typing import Any, Protocol, TypeAlias, TypeVar, overload
 
 import anyio
@@ -75,13 +76,12 @@ def answers(route: AnyRoute) -> Callable[[Any], Any]:
     return mark
 
 
-def _marked(kind: type) -> Iterator[tuple[AnyRoute, str]]:
+@cache
+def _marked(kind: type) -> Sequence[tuple[AnyRoute, str]]:
     """The routes that a class answers and the names of its methods; a method that is overridden counts as it is
     there."""
     names = dict.fromkeys(name for each in kind.__mro__ for name in vars(each))
-    for name in names:
-        for route in getattr(getattr(kind, name, None), _ROUTES, ()):
-            yield route, name
+    return [(route, name) for name in names for route in getattr(getattr(kind, name, None), _ROUTES, ())]
 
 
 async def finish(items: AsyncIterator[object]) -> None:
@@ -108,7 +108,7 @@ class Handlers:
     def add(self, *objects: object) -> None:
         """Bind the methods that `@answers` marks. An object without one is a mistake."""
         for each in objects:
-            found = list(_marked(type(each)))
+            found = _marked(type(each))  # type: ignore[arg-type] # a class is hashable
             assert found, f"{type(each).__name__} answers no route"
             for route, name in found:
                 self._bind(route, getattr(each, name))

@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable
 from enum import Enum
+from functools import cache
 from math import inf
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -229,8 +230,13 @@ class Flow(ValueObject, Generic[I], frozen=True):
         """A short hash of what a resumed run depends on: the steps, their order, which of them can be undone, and the
         input's fields."""
         rows = [(step.name, step.undo is not None, step.durable, step.queue) for step in self.steps]
-        fields = [(field.encode_name, str(field.type)) for field in msgspec.structs.fields(self.input)]
-        return hashlib.sha256(repr((self.name, fields, rows)).encode()).hexdigest()[:16]
+        return hashlib.sha256(repr((self.name, _fields_of(self.input), rows)).encode()).hexdigest()[:16]
+
+
+@cache
+def _fields_of(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
+    """Name and type of each field."""
+    return [(field.encode_name, str(field.type)) for field in msgspec.structs.fields(kind)]
 
 
 class EndedRun(ValueObject, Generic[I_co], frozen=True):

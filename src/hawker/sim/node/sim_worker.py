@@ -1,5 +1,6 @@
 """One life of the daemon as a client and an observer see it: the handlers are called as HTTP calls them."""
 
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -120,7 +121,15 @@ class SimWorker:
         self.host = host
         self.store = parts.deps.store
         self.reconciler = reconciler
-        self.api = InProcessCaller(handlers_of_one(parts), parts.deps.clock, "ann")
+
+    @cached_property
+    def handlers(self) -> Handlers:
+        """Made once in a life, and only for whoever calls: a worker of a simulated fleet is asked by its node."""
+        return handlers_of_one(self.parts)
+
+    @cached_property
+    def api(self) -> InProcessCaller:
+        return InProcessCaller(self.handlers, self.parts.deps.clock, "ann")
 
     async def app(self, name: str = APP) -> None:
         try:

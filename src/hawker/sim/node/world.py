@@ -50,7 +50,7 @@ from hawker.sim.node.fake_host import (
 from hawker.sim.node.fake_moved_files import FakeMovedFiles
 from hawker.sim.node.fake_volumes import FakeBackups, FakeCopies, FakeVolumes
 from hawker.sim.node.kit import FEATURES, GUEST_FEATURES, SOUND, WorkerKit
-from hawker.sim.node.sim_worker import SimWorker, handlers_of_one
+from hawker.sim.node.sim_worker import SimWorker
 from hawker.store.contract import Store
 from hawker.store.memory_store import MemoryStore, StoreFaults
 from hawker.vault import KEY_BYTES, Vault
@@ -241,10 +241,11 @@ class SimWorld(ABC):
                 parts = self._parts(images)
                 reconciler = reconciler_of(parts)
                 supervisor = supervisor_of(parts, self._kit.supervisor, self._kit.exits)
+                worker = SimWorker(parts, reconciler, self.host, tasks)
                 if not self.meets_fleet:
-                    parts.deps.fleet.meet(InProcessCaller(handlers_of_one(parts), self.clock, "deploy"))
+                    parts.deps.fleet.meet(InProcessCaller(worker.handlers, self.clock, "deploy"))
                 await begin(tasks, parts, supervisor, reconciler if self.reconciles else None)
-                yield SimWorker(parts, reconciler, self.host, tasks)
+                yield worker
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
