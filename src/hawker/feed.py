@@ -18,6 +18,7 @@ from hawker.config import Service
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.names import is_private_address, network_of_address
+from hawker.route_question import AskRoute, RouteExplained
 from hawker.version import VERSION
 
 PUBLISH = "hawker_publish"
@@ -253,22 +254,6 @@ class AskReport(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     apps: bool = False
 
 
-class AskRoute(msgspec.Struct, frozen=True, kw_only=True, tag="explain"):
-    """Where a request of `app` for this host and port would go, or with `udp` a datagram; to be answered by a
-    `RouteExplained`."""
-
-    call: int
-    """The number that the answer repeats, 1 or more."""
-    app: AppName
-    host: str
-    """A host name, as the request says it."""
-    port: int
-    """The published port, 1 to 65535."""
-    tls: bool
-    """The client speaks TLS."""
-    udp: bool = False
-
-
 class WakeMachine(msgspec.Struct, frozen=True, kw_only=True, tag="wake"):
     """Start this machine: somebody waits for it; or, with `rested`, it is to run again, unless somebody has stopped it
     since it was put to rest."""
@@ -388,46 +373,6 @@ class EdgeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     machines: tuple[MachineFigure, ...] = ()
     hears_parts: bool = False
     """What a process says first, with `call` 0, which older workers pass over: it hears `MoreMachines`."""
-
-
-class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine that a request could go to. `stands` says in words how it is for those who want in; `hard_limit` is 0
-    where there is none. `chosen`: it is the one, equal ones by lot."""
-
-    machine: MachineId
-    state: str
-    """The machine's, in the words of the API."""
-    stands: str
-    internal_port: int
-    """The machine's own port that the request would go to."""
-    in_flight: int
-    """Requests that are in the machine now, from this edge."""
-    soft_limit: int
-    """As many requests as it likes; above, others are preferred."""
-    hard_limit: int = 0
-    chosen: bool = False
-
-
-class ExplainedDoor(msgspec.Struct, frozen=True, kw_only=True):
-    """One address where the port is published. `speaks` is https, tls, http, tcp or udp; `certificate` the name of the
-    one that is shown, or "self-signed"; `outcome` what becomes of the request, in words."""
-
-    address: str
-    """Of the host."""
-    port: int
-    """TCP, 1 to 65535."""
-    speaks: str
-    outcome: str
-    certificate: str = ""
-    candidates: tuple[RouteCandidate, ...] = ()
-
-
-class RouteExplained(msgspec.Struct, frozen=True, kw_only=True, tag="explained"):
-    """To an `AskRoute`; no doors where nothing is published at the port."""
-
-    call: int
-    """The number of the `AskRoute` that is answered."""
-    doors: tuple[ExplainedDoor, ...] = ()
 
 
 class EdgeLogLine(msgspec.Struct, frozen=True, kw_only=True, tag="line"):

@@ -11,10 +11,17 @@ import pytest
 from msgspec.structs import replace
 
 from hawker.edge.shard import EdgeShard
-from hawker.feed import AskReport, AskRoute, EdgeReport, GatePlace, MachineRoute, RouteExplained, process_of
+from hawker.feed import (
+    AskReport,
+    EdgeReport,
+    GatePlace,
+    MachineRoute,
+    process_of,
+)
 from hawker.host.own_user import make_folder
 from hawker.ids import AppName, NodeId
 from hawker.machine import State
+from hawker.route_question import AskRoute, RouteExplained
 from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, played_host, route, says
 from tests.ports import free_port
 from tests.waiting import eventually

@@ -14,7 +14,6 @@ from hawker.feed import (
     PART_MACHINES,
     AllMachines,
     AskReport,
-    AskRoute,
     CloseMachine,
     EdgeInbox,
     GatePlace,
@@ -26,6 +25,7 @@ from hawker.feed import (
 )
 from hawker.host.own_user import WRITES
 from hawker.ids import AppName, MachineId, NodeId
+from hawker.route_question import AskRoute
 from tests.edge.edge_kit import PlayedHost, route
 from tests.ports import free_port
 from tests.waiting import eventually

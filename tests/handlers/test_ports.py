@@ -28,7 +28,11 @@ from hawker.api.handlers import Handlers, SocketChannel
 from hawker.api.in_process import InProcessCaller
 from hawker.errors import NotFound, OverShare, Unavailable, Unprocessable, WrongState
 from hawker.fair.table import PORT_CONNECTIONS
-from hawker.feed import PUBLISH, EdgeReport, ExplainedDoor, ListenState
+from hawker.feed import (
+    PUBLISH,
+    EdgeReport,
+    ListenState,
+)
 from hawker.handlers.machines import MachineFinder
 from hawker.handlers.ports import (
     MachinePortHandlers,
@@ -36,9 +40,11 @@ from hawker.handlers.ports import (
     edge_addresses,
     place_of,
     published_ports,
+    request_of,
 )
 from hawker.ids import AppName
 from hawker.record.node import NODE
+from hawker.route_question import AskedRequest, ExplainedDoor
 from hawker.sim.node.sim_worker import APP, SimWorker, params
 from hawker.worker.edge_line import EdgeLine
 
@@ -242,17 +248,40 @@ async def test_without_an_edge_nothing_is_explained(worker: SimWorker) -> None:
 
 
 async def test_an_explanation_says_which_edge_was_asked(worker: SimWorker) -> None:
-    async def nothing(app: str, host: str, port: int, *, tls: bool, udp: bool) -> tuple[ExplainedDoor, ...]:
-        return ()
+    asked: list[AskedRequest] = []
+
+    async def explain(
+        app: str, host: str, port: int, *, tls: bool, udp: bool, request: AskedRequest
+    ) -> tuple[ExplainedDoor, ...]:
+        asked.append(request)
+        return (ExplainedDoor(address="::1", port=port, speaks="http", outcome="goes on", notes=("PUT: again",)),)
 
     parts = worker.parts
-    line = SimpleNamespace(explain=nothing)
+    line = SimpleNamespace(explain=explain)
     machines = MachineFinder(parts.deps.store, parts.deps.table, parts.apps)
     handlers = Handlers()
     PublishedPortHandlers(parts.node, parts.deps.store, parts.apps, machines, cast(EdgeLine, line), ()).bind(handlers)
     api = InProcessCaller(handlers, parts.deps.clock, "ann")
-    said = await api.call(EXPLAIN_ROUTE, params=AppParams(app_name=APP), query=ExplainQuery(url="http://shop"))
-    assert (said.node, said.region, said.listeners) == (parts.node.id, parts.node.region, ())
+    query = ExplainQuery(url="http://shop/a?b=c", method="PUT", header={"fly-prefer-region": "ams,iad"})
+    said = await api.call(EXPLAIN_ROUTE, params=AppParams(app_name=APP), query=query)
+    assert (said.node, said.region) == (parts.node.id, parts.node.region)
+    assert [each.notes for each in said.listeners] == [("PUT: again",)]
+    assert asked == [AskedRequest(method="PUT", target="/a?b=c", fields=(("fly-prefer-region", "ams,iad"),))]
+
+
+@pytest.mark.parametrize(
+    ("said", "match"),
+    [
+        ({"header": {"a b": "c"}}, "header: 'a b'"),
+        ({"header": {"a": "b\r\nc: d"}}, "header: 'a'"),
+        ({"method": "GET\n"}, "header: 'method'"),
+        ({"replay": "a\0"}, "header: 'replay'"),
+        ({"source": "here"}, "source: 'here'"),
+    ],
+)
+def test_words_that_no_client_could_say_are_refused(said: dict[str, Any], match: str) -> None:
+    with pytest.raises(Unprocessable, match=match):
+        request_of(ExplainQuery(url="http://shop", **said))
 
 
 def owned(ip: str, port: int = 80, refused: str = "") -> ListenState:

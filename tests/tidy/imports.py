@@ -14,8 +14,8 @@ RUNGS: tuple[frozenset[str], ...] = tuple(
         (
             # 0: the vocabulary: values and small pure rules
             """app clock cluster config deferred errors failpoint fair feed flytoml gpu guest http ids keyed_locks log
-            machine names node permission place policy region settings time_window token_bucket value_object vault
-            version""".split(),
+            machine names node permission place policy region route_question settings time_window
+            token_bucket value_object vault version""".split(),
             # 1: materials, none of which knows another
             "api store gossip catalog image host archive observe audit".split(),
             # 2: engines, and every stored value

@@ -9,18 +9,16 @@ from hawker.errors import Unavailable
 from hawker.feed import (
     AppFigure,
     AskReport,
-    AskRoute,
     CloseMachine,
     EdgeInbox,
     EdgeReport,
-    ExplainedDoor,
     ListenState,
     MachineClosed,
     MachineFigure,
-    RouteExplained,
     Times,
 )
 from hawker.ids import AppName, InstanceId, MachineId
+from hawker.route_question import AskedRequest, AskRoute, ExplainedDoor, RouteExplained
 from hawker.worker.edge_line import EdgeLine
 
 pytestmark = pytest.mark.anyio
@@ -35,6 +33,7 @@ class PlayedEdge(ByteStream):
         self.closed: list[MachineId] = []
         self.report = EdgeReport(call=0, counters={"wakes": 3})
         self.doors: tuple[ExplainedDoor, ...] = ()
+        self.asked: list[AskedRequest] = []
         self.link = line.connected(self)
 
     async def send(self, item: bytes) -> None:
@@ -48,6 +47,7 @@ class PlayedEdge(ByteStream):
                 case AskReport():
                     self._line.hear(replace(self.report, call=message.call), self.link)
                 case AskRoute():
+                    self.asked.append(message.request)
                     self._line.hear(RouteExplained(call=message.call, doors=self.doors), self.link)
 
     async def receive(self, max_bytes: int = 65_536) -> bytes:
@@ -138,4 +138,6 @@ async def test_the_process_that_has_an_apps_gates_says_where_its_requests_go() -
     line = EdgeLine()
     _, second = PlayedEdge(line), PlayedEdge(line)
     second.doors = (ExplainedDoor(address="127.0.0.1", port=80, speaks="http", outcome="goes there"),)
-    assert await line.explain(SHOP, "shop", 80, tls=False, udp=False) == second.doors
+    request = AskedRequest(method="POST", fields=(("fly-prefer-region", "ams"),))
+    assert await line.explain(SHOP, "shop", 80, tls=False, udp=False, request=request) == second.doors
+    assert second.asked == [request]

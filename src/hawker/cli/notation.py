@@ -69,6 +69,14 @@ def pair(text: str) -> tuple[str, str]:
     return key, value
 
 
+def header(text: str) -> tuple[str, str]:
+    """As curl has it."""
+    name, colon, value = text.partition(":")
+    if not name.strip() or not colon:
+        raise ValueError(f"{text!r} is not of the form NAME: VALUE")
+    return name.strip(), value.strip()
+
+
 class Variable(ValueObject, frozen=True):
     """Of the environment. Without a value it is taken over from the caller's own environment."""
 

@@ -30,6 +30,7 @@ from hawker.edge.replay import (
     read_replay,
     replay_failed,
     replay_source,
+    replayed_to,
     wants_body,
 )
 from hawker.edge.replay_cache import ReplayQuestion, asked_for
@@ -50,14 +51,14 @@ from hawker.edge.writing import (
 )
 from hawker.fair.connections import key_of
 from hawker.feed import EdgeLogLine
-from hawker.ids import AppName, MachineId, new_ulid
+from hawker.ids import AppName, new_ulid
 from hawker.value_object import ValueObject
 
 _LEFT_S = 0.2
 """After its end of the connection a client has no place in a queue for longer."""
 _MAX_INTERIM = 8
 _NO_OPTIONS = HttpOptions()
-_SKIP, _CACHE_CONTROL = b"skip", b"fly-replay-cache-control"
+SKIP, CACHE_CONTROL = b"skip", b"fly-replay-cache-control"
 
 
 class _Leg(ValueObject, frozen=True, kw_only=True):
@@ -267,11 +268,11 @@ class HttpExchange:
         found = self._services.replays.find(asked(), self._now()) if len(self._services.replays) else None
         if found is None:
             return leg, False
-        wished = next((value for name, value in leg.head.fields if name == _CACHE_CONTROL), b"")
-        if found.bypass and wished.strip().lower() == _SKIP:
+        wished = next((value for name, value in leg.head.fields if name == CACHE_CONTROL), b"")
+        if found.bypass and wished.strip().lower() == SKIP:
             return leg, True
         self._services.counters.add("replays_cached", app=self._app)
-        steering = _steering(found.order, frozenset({found.origin}))
+        steering = replayed_to(found.order, {found.origin})
         aim = Aim(self._door, found.order.app or leg.aim.app, steering, inside=True)
         return replace(leg, aim=aim, lines=_status(b"hit"), order=found.order, cached=True), False
 
@@ -283,7 +284,7 @@ class HttpExchange:
         if app != source.machine.app and not self._may_reach(source, app):
             raise ProxyError(Code.PA04, known=f"app {app} is not on the network of app {source.machine.app}")
         had = leg.aim.steering.apart | {source.machine.id}
-        aim = Aim(self._door, app, _steering(order, had if order.elsewhere else frozenset()), inside=True)
+        aim = Aim(self._door, app, replayed_to(order, had), inside=True)
         if order.instance is not None and not self._services.visits.found(aim):
             raise ProxyError(Code.PA03, known=f"fly-replay: machine {order.instance} is none of app {app}")
         lines = replay_source(source.machine.id, region, self._services.clock.now(), order.state)
@@ -299,8 +300,7 @@ class HttpExchange:
 
     def _may_reach(self, source: ServiceTarget, app: AppName) -> bool:
         """An app of the same organization and network: no number of a network is two organizations'."""
-        mine = source.machine.network
-        return mine != 0 and self._services.routes.network(app) == mine
+        return self._services.routes.are_joined(source.machine, app)
 
     async def _send(self, leg: _Leg) -> tuple[Replay, ServiceTarget, _Leg] | None:
         """What a machine has said instead of an answer, which one, and how the request came there. A request that no
@@ -487,11 +487,6 @@ def rules_of(target: ServiceTarget | None) -> tuple[ReplayCache, ...]:
     """What the config says of replays that may be kept."""
     port = Port() if target is None else target.port
     return (port.http_options.replay_cache if port.http_options else None) or ()
-
-
-def _steering(order: Replay, apart: frozenset[MachineId]) -> Steering:
-    apart = apart if order.elsewhere else frozenset()
-    return Steering(force=order.instance, prefer=order.prefer, regions=order.regions, apart=apart)
 
 
 def _status(status: bytes) -> bytes:

@@ -18,7 +18,7 @@ from hawker.edge.certificates import CertificateBook
 from hawker.edge.datagram_hops import DatagramGate, DatagramHops
 from hawker.edge.datagrams import DatagramFlows, Scarce
 from hawker.edge.dialing import Dialer
-from hawker.edge.explaining import explain
+from hawker.edge.explaining import Explainer
 from hawker.edge.gates import Gate, Gates
 from hawker.edge.hop_door import HopDoor
 from hawker.edge.hops import HopDialer, identity_in, stay_at
@@ -52,7 +52,6 @@ from hawker.feed import (
     LEAVE_S,
     AllMachines,
     AskReport,
-    AskRoute,
     CloseMachine,
     EdgeLogLine,
     EdgeReport,
@@ -60,12 +59,12 @@ from hawker.feed import (
     ListenState,
     MachineClosed,
     MachineRoute,
-    RouteExplained,
     SealedCertificate,
 )
 from hawker.host.own_user import WRITES
 from hawker.http.mutual_tls import MutualTls
 from hawker.ids import AppName, MachineId
+from hawker.route_question import AskRoute, RouteExplained
 from hawker.value_object import ValueObject
 
 _LOOK_AGAIN_S = 0.1
@@ -138,29 +137,14 @@ class Edge:
             self._routes, self._visits, dialer, self.spawn, clock, self.counters, self.figures, table, self.say
         )
         self.datagrams = self._with_datagrams(scarce)
-        self._http = parts.http(
-            HttpServices(
-                routes=self._routes,
-                visits=self._visits,
-                dialer=dialer,
-                pool=self._pool,
-                replays=ReplayRoutes(),
-                kept=self.kept,
-                table=table,
-                entrance=RoundRobin(alone=_ALONE),
-                clock=clock,
-                counters=self.counters,
-                figures=self.figures,
-                spawn=self.spawn,
-                say=self.say,
-                claimer=self.certificates.app_of,
-                challenge=self._challenge,
-                region=lambda: self._region,
-            )
-        )
+        replays = ReplayRoutes()
+        self._http = parts.http(self._shared(dialer, table, replays))
         self._shaking = ConnectionTable(EDGE_HANDSHAKES, scarce, is_own)
         self.handshakes = self._with_tls()
         self.proxied = ProxiedConnections(self.accept, scarce, clock, self.counters)
+        self._explainer = Explainer(
+            self._routes, self.gates, self.certificates, replays, self.proxied.believes, self._challenge
+        )
         self._listeners = Listeners(channel, self._doors, self.proxied.accept, self.datagrams.open, clock)
 
     def _doors(self) -> Iterable[Door]:
@@ -170,6 +154,26 @@ class Edge:
         found, clock, figures = (self._routes, self._visits), self._clock, self.figures
         hops = DatagramHops(self._hop_dialer, clock)
         return DatagramFlows(*found, hops, self.spawn, clock, self.counters, figures, scarce, self.say)
+
+    def _shared(self, dialer: Dialer, table: ConnectionTable, replays: ReplayRoutes) -> HttpServices:
+        return HttpServices(
+            routes=self._routes,
+            visits=self._visits,
+            dialer=dialer,
+            pool=self._pool,
+            replays=replays,
+            kept=self.kept,
+            table=table,
+            entrance=RoundRobin(alone=_ALONE),
+            clock=self._clock,
+            counters=self.counters,
+            figures=self.figures,
+            spawn=self.spawn,
+            say=self.say,
+            claimer=self.certificates.app_of,
+            challenge=self._challenge,
+            region=lambda: self._region,
+        )
 
     def _with_tls(self) -> TlsConnections:
         return TlsConnections(
@@ -383,7 +387,7 @@ class Edge:
     def explain(self, message: AskRoute) -> None:
         """By the process that counts who is in the app's machines."""
         mine = self._shard.has(message.app)
-        doors = explain(message, self._routes, self.gates, self.certificates, self._now()) if mine else ()
+        doors = self._explainer.explain(message, self._now()) if mine else ()
         self._link.send(RouteExplained(call=message.call, doors=doors))
 
     def bound(self) -> Iterator[ListenState]:

@@ -6,6 +6,7 @@ frames a message or that the edge vouches for.
 """
 
 import re
+from collections.abc import Set
 from enum import StrEnum
 
 import msgspec
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from hawker.edge.head import Field, RequestHead, ResponseHead
 from hawker.edge.refusal import Code, ProxyError
+from hawker.edge.steering import Steering
 from hawker.edge.writing import OURS, REPLACED
 from hawker.ids import AppName, MachineId
 from hawker.value_object import ValueObject
@@ -137,6 +139,12 @@ def read_replay(answer: ResponseHead, body: bytes) -> Replay:
         raise _malformed("its cache has a lifetime that is none")
     bypass = given.get(REPLAY_BYPASS, b"").lower() == b"yes"
     return replace(order, cache=_cache(pattern.decode("latin-1"), int(ttl) if ttl else None, bypass=bypass))
+
+
+def replayed_to(order: Replay, had: Set[MachineId]) -> Steering:
+    """Which machines it may be sent to. `had` are those that have had the request."""
+    apart = frozenset(had) if order.elsewhere else frozenset[MachineId]()
+    return Steering(force=order.instance, prefer=order.prefer, regions=order.regions, apart=apart)
 
 
 def replay_source(origin: MachineId, region: str, now: float, state: str) -> bytes:

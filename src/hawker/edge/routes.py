@@ -220,6 +220,10 @@ class Routes:
         """Which one the app is on; 0 where that is not known, and 0 is nobody's."""
         return next((each.network for each in self._machines_of.get(app, {}).values()), 0)
 
+    def are_joined(self, machine: MachineRoute, app: AppName) -> bool:
+        """Whether the app is on the machine's network."""
+        return machine.network != 0 and self.network(app) == machine.network
+
     def owner(self, app: AppName) -> str:
         """Whose share what the app has counts in: its organization's; its own where that is not known."""
         for machine in self._machines_of.get(app, {}).values():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from hawker.edge.routes import Door, ServiceTarget
+from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.ids import AppName, MachineId
 from hawker.region import means
 from hawker.value_object import ValueObject
@@ -76,6 +76,24 @@ class Aim(ValueObject, frozen=True):
         if not self.steering.force and not self.inside:
             return self.door
         return Door(self.steering.force or "", self.door.port, self.door.udp)
+
+
+def meant(routes: Routes, aim: Aim) -> list[ServiceTarget]:
+    """Who may be chosen, however they stand."""
+    there, steering = routes.apps(aim.door).get(aim.app, {}), aim.steering
+    if aim.inside:
+        there = routes.inside(aim.app, aim.door.port)
+    if steering is NOWHERE_SAID:
+        return list(there.values())
+    forced = None if steering.force is None else there.get(steering.force)
+    if forced is not None and not forced.machine.region:
+        return [forced]
+    others = [each for each in there.values() if each.machine.id not in steering.apart]
+    if steering.force is not None:  # another region may have it
+        others = [each for each in others if each.machine.region]
+    if not steering.regions:
+        return others
+    return [each for each in others if steering.allows_region(each.machine.region or routes.region)]
 
 
 def tiers(targets: Sequence[ServiceTarget], here: str, steering: Steering) -> list[list[ServiceTarget]]:

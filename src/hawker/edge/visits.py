@@ -17,7 +17,7 @@ from hawker.edge.app_figures import AppFigures
 from hawker.edge.gates import Gate, Gates
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
-from hawker.edge.steering import NOWHERE_SAID, Aim, Steering, tiers
+from hawker.edge.steering import NOWHERE_SAID, Aim, Steering, meant, tiers
 from hawker.fair.crowd import Crowd
 from hawker.fair.table import EDGE_HOLDS, EDGE_HOLDS_OF_ORG, EDGE_VISITS, EDGE_WAKES
 from hawker.fair.turns import Share
@@ -145,20 +145,7 @@ class Visits:
 
     def found(self, aim: Aim) -> list[ServiceTarget]:
         """Who may be chosen, however they stand."""
-        there, steering = self._routes.apps(aim.door).get(aim.app, {}), aim.steering
-        if aim.inside:
-            there = self._routes.inside(aim.app, aim.door.port)
-        if steering is NOWHERE_SAID:
-            return list(there.values())
-        forced = None if steering.force is None else there.get(steering.force)
-        if forced is not None and not forced.machine.region:
-            return [forced]
-        others = [each for each in there.values() if each.machine.id not in steering.apart]
-        if steering.force is not None:  # another region may have it
-            others = [each for each in others if each.machine.region]
-        if not steering.regions:
-            return others
-        return [each for each in others if steering.allows_region(each.machine.region or self._routes.region)]
+        return meant(self._routes, aim)
 
     async def admit(
         self, app: AppName, machine_id: MachineId, number: int, began: float, *, hold: bool, udp: bool = False

@@ -16,7 +16,6 @@ from hawker.clock import Clock
 from hawker.feed import (
     AllMachines,
     AskReport,
-    AskRoute,
     CloseMachine,
     EdgeAnswer,
     EdgeInbox,
@@ -37,6 +36,7 @@ from hawker.feed import (
 from hawker.host.own_user import WRITES
 from hawker.ids import InstanceId, MachineId
 from hawker.log import bind
+from hawker.route_question import AskRoute
 
 AWAY = "the node's daemon is away"
 UNHEARD = "the node's daemon was asked, and did not answer"

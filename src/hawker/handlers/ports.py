@@ -2,6 +2,7 @@
 what configs ask for, beside what the edge of the host says.
 """
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
@@ -37,12 +38,19 @@ from hawker.deferred import deferred
 from hawker.errors import HawkerError, Unavailable, Unprocessable, WrongState
 from hawker.fair.table import PORT_CONNECTIONS, PORT_CONNECTIONS_OF_CALLER
 from hawker.fair.turns import Turns
-from hawker.feed import ENDS_TLS, EVERYWHERE, NOT_YET, PUBLISH, ExplainedDoor, ListenState, RouteCandidate
+from hawker.feed import (
+    ENDS_TLS,
+    EVERYWHERE,
+    NOT_YET,
+    PUBLISH,
+    ListenState,
+)
 from hawker.handlers.machines import MachineFinder
 from hawker.machine import State
 from hawker.names import is_private_address
 from hawker.record.machine import MachineRecord
 from hawker.record.node import NODE, NodeRecord
+from hawker.route_question import AskedRequest, ExplainedDoor, RouteCandidate
 from hawker.runtime.driver import Driver
 from hawker.store.contract import Store
 from hawker.value_object import ValueObject
@@ -123,6 +131,7 @@ _HTTP = frozenset({"http", "edge_http"})
 _SCHEMES = frozenset({"http", "https", "tcp", "tls", "udp"})
 _PORTS = {"http": 80, "https": 443}
 _MAX_HOST = 253
+_FIELD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}")
 _NOWHERE = "machines of this node may not publish there: see --edge-address"
 _TAKEN = "another app of this host has published it before"
 
@@ -158,7 +167,10 @@ class PublishedPortHandlers:
 
     async def explain(self, call: Call[AppParams, ExplainQuery, None]) -> RouteExplanation:
         app, asked = self._apps.get(self._store, call.params.app_name), place_of(call.query.url)
-        doors = await self._edge.explain(app.name, asked.host, asked.port, tls=asked.tls, udp=asked.udp)
+        request = request_of(call.query)
+        doors = await self._edge.explain(
+            app.name, asked.host, asked.port, tls=asked.tls, udp=asked.udp, request=request
+        )
         return RouteExplanation(
             url=call.query.url,
             app=app.name,
@@ -215,6 +227,32 @@ def place_of(url: str) -> AskedPlace:
     return AskedPlace(host.rstrip("."), port, parts.scheme in ("https", "tls"), parts.scheme == "udp")
 
 
+def request_of(asked: ExplainQuery) -> AskedRequest:
+    """What a client of the URL says. Raises `Unprocessable`."""
+    parts = urlsplit(asked.url)
+    said = {"method": asked.method, "replay": asked.replay, "source": asked.source, **asked.header}
+    for name, value in said.items():
+        if not _FIELD_NAME.fullmatch(name) or not value.isprintable():
+            raise Unprocessable(f"header: {name!r:.80} or its value has characters that none may have")
+    if asked.source and not _is_address(asked.source):
+        raise Unprocessable(f"source: {asked.source!r:.80} is no IP address")
+    return AskedRequest(
+        method=asked.method,
+        target=f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}",
+        fields=tuple(asked.header.items()),
+        source=asked.source,
+        replay=asked.replay,
+    )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _listener(door: ExplainedDoor) -> ListenerState:
     return ListenerState(
         address=door.address,
@@ -223,6 +261,7 @@ def _listener(door: ExplainedDoor) -> ListenerState:
         outcome=door.outcome,
         certificate=door.certificate,
         candidates=tuple(map(_candidate, door.candidates)),
+        notes=door.notes,
     )
 
 

@@ -34,7 +34,6 @@ from hawker.feed import (
     MachineGone,
     MachineRoute,
     RestMachine,
-    RouteExplained,
     RouteHealth,
     SealedCertificate,
     ToWorker,
@@ -50,6 +49,7 @@ from hawker.logs.machine_logs import MachineLogs
 from hawker.machine import GONE, State
 from hawker.record.app import APPS, IPS, IpRecord
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget, networks_here, rests
+from hawker.route_question import RouteExplained
 from hawker.secret.certificates import Certificates
 from hawker.settings import EVERY_ADDRESS
 from hawker.store.contract import Reader

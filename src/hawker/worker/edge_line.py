@@ -17,19 +17,17 @@ from hawker.errors import Unavailable
 from hawker.feed import (
     AppFigure,
     AskReport,
-    AskRoute,
     CloseMachine,
     EdgeReport,
-    ExplainedDoor,
     ListenState,
     MachineClosed,
     MachineFigure,
-    RouteExplained,
     Times,
     ToEdge,
     frame,
 )
 from hawker.ids import AppName, InstanceId, MachineId
+from hawker.route_question import AskedRequest, AskRoute, ExplainedDoor, RouteExplained
 
 EdgeWord: TypeAlias = MachineClosed | EdgeReport | RouteExplained
 F = TypeVar("F", AppFigure, MachineFigure)
@@ -124,9 +122,11 @@ class EdgeLine:
         found = await self._call(lambda call: AskReport(call=call, apps=apps), _REPORT_WITHIN_S)
         return sorted((each for each in found if isinstance(each, EdgeReport)), key=lambda each: each.process)
 
-    async def explain(self, app: AppName, host: str, port: int, *, tls: bool, udp: bool) -> tuple[ExplainedDoor, ...]:
+    async def explain(
+        self, app: AppName, host: str, port: int, *, tls: bool, udp: bool, request: AskedRequest
+    ) -> tuple[ExplainedDoor, ...]:
         """Raises `Unavailable` when there is no edge, or an older one that does not explain."""
-        asked = partial(AskRoute, app=app, host=host, port=port, tls=tls, udp=udp)
+        asked = partial(AskRoute, app=app, host=host, port=port, tls=tls, udp=udp, request=request)
         found = await self._call(lambda call: asked(call=call), _REPORT_WITHIN_S)
         said = [each.doors for each in found if isinstance(each, RouteExplained)]
         if not said:

@@ -117,7 +117,8 @@ class CandidateState(Answer, frozen=True, kw_only=True):
 
 class ListenerState(Answer, frozen=True, kw_only=True):
     """One address of the host where the port is published. `speaks` is https, tls, http, tcp or udp; `certificate` the
-    name of the one that is shown, or "self-signed"; `outcome` what becomes of the request."""
+    name of the one that is shown, or "self-signed"; `outcome` what becomes of the request; `notes` what it says that
+    changes this, a sentence each."""
 
     address: str
     """Of the host."""
@@ -127,6 +128,7 @@ class ListenerState(Answer, frozen=True, kw_only=True):
     outcome: str
     certificate: str = ""
     candidates: tuple[CandidateState, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class RouteExplanation(Answer, frozen=True, kw_only=True):
@@ -143,9 +145,19 @@ class RouteExplanation(Answer, frozen=True, kw_only=True):
 
 
 class ExplainQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`url` has a scheme (http, https, tcp, tls), a host, and a port where the scheme has none of its own."""
+    """`url` has a scheme (http, https, tcp, tls, udp), a host, and a port where the scheme has none of its own. Its
+    path, `method`, `header` and `replay` count where the port speaks HTTP."""
 
     url: str = ""
+    method: str = ""
+    """As the client writes it; empty: GET."""
+    header: dict[str, str] = msgspec.field(default_factory=dict)
+    """Fields of the request by name, such as `header.fly-prefer-region=ams,iad`."""
+    source: str = ""
+    """The client's IP address; empty: anybody."""
+    replay: str = ""
+    """`fly-replay` as the machine that gets the request would answer it: says where it goes then; empty: it does
+    not."""
 
 
 EXPLAIN_ROUTE = Unary(
