@@ -3,6 +3,8 @@
 import asyncio
 import re
 from functools import partial
+from types import SimpleNamespace
+from typing import cast
 
 import anyio.lowlevel
 import msgspec
@@ -11,6 +13,8 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.config.machine import HttpOptions
 from hawker.edge import http_connection
+from hawker.edge.http_connection import HttpConnections
+from hawker.edge.requester import HttpServices
 from hawker.ids import InstanceId
 from hawker.machine import State
 from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, read_request, route, says
@@ -294,3 +298,30 @@ async def test_a_body_that_drips_has_an_end_unless_an_answer_has_begun(
         else:
             assert b"HB04" in await asyncio.wait_for(reader.read(), 20)
         writer.close()
+
+
+class _Looked:
+    """A connection that counts how often somebody looks at its time."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def check_time(self, now: float) -> None:
+        self.times += 1
+
+
+def test_of_many_connections_each_look_takes_some_and_none_that_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "CHECKED", 2)
+    there = HttpConnections(cast(HttpServices, SimpleNamespace(clock=SystemClock())))
+    all_of_them = [_Looked() for _ in range(5)]
+    live = cast("set[_Looked]", there._live)
+    live.update(all_of_them)
+    there.check_time()
+    assert sum(each.times for each in all_of_them) == 2
+    gone = next(each for each in all_of_them if not each.times)
+    live.remove(gone)
+    there.check_time()
+    there.check_time()
+    assert [each.times for each in all_of_them if each is not gone] == [1] * 4 and not gone.times
+    there.check_time()
+    assert sum(each.times for each in all_of_them) == 6

@@ -1,3 +1,6 @@
+import os
+from types import SimpleNamespace
+
 import pytest
 
 from hawker.fair.connections import ConnectionTable, DescriptorCount, key_of, key_of_caller
@@ -97,6 +100,21 @@ def test_descriptors_are_counted_once_a_second_and_never_too_few() -> None:
     now[0] = 1.0
     assert there.scarce() and counts == []
     assert not DescriptorCount(lambda: 0.0).scarce()
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["kernel_knows", "listed"])
+def test_descriptors_that_are_open_are_counted(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not told:
+        monkeypatch.setattr(os, "stat", lambda path: SimpleNamespace(st_size=0))
+    there = len(os.listdir("/proc/self/fd"))
+    most = int((there + 10) / 0.8)
+    assert not DescriptorCount(lambda: 0.0, most).scarce()
+    opened = [os.dup(1) for _ in range(20)]
+    try:
+        assert DescriptorCount(lambda: 0.0, most).scarce()
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def test_machines_of_one_private_network_are_one_caller_and_other_addresses_as_ever() -> None:

@@ -24,6 +24,7 @@ from hawker.edge.writing import Origin, OwnAnswer, http1_head, refusal
 from hawker.ids import AppName, new_ulid
 
 HEAD_S, IDLE_S, LINGER_S = 10.0, 75.0, 1.0
+CHECKED = 1000
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -419,6 +420,7 @@ class HttpConnections:
     def __init__(self, services: HttpServices) -> None:
         self._services = services
         self._live: set[AnyConnection] = set()
+        self._unchecked: list[AnyConnection] = []
 
     def accept(self, door: Door, *, tls: AppName | None = None, http2: bool = False) -> asyncio.Protocol:
         if http2:
@@ -432,7 +434,12 @@ class HttpConnections:
         return sum(not connection.lasts for connection in self._live)
 
     def check_time(self) -> None:
-        """To be called a few times a second."""
+        """To be called a few times a second. Of very many connections each call looks at some: all requests would wait
+        for milliseconds while 10,000 are looked at."""
         now = self._services.clock.monotonic()
-        for connection in list(self._live):
-            connection.check_time(now)
+        if not self._unchecked:
+            self._unchecked = list(self._live)
+        turn, self._unchecked = self._unchecked[:CHECKED], self._unchecked[CHECKED:]
+        for connection in turn:
+            if connection in self._live:
+                connection.check_time(now)

@@ -16,6 +16,7 @@ from hawker.fair.turns import Share
 _PRIVATE, _PRIVATE_SHIFT, _PRIVATE_NETWORK_SHIFT = 0xFDAA, 112, 80  # addresses of machines: a network is a /48
 _NETWORK_BITS = 64  # of IPv6: whoever has one address of such a network has all of them
 _ADDRESSES = 4096  # whose keys are remembered: each request asks for one
+_DESCRIPTORS = "/proc/self/fd"
 _COUNTED_FOR_S = 1.0
 _FULL = 0.8
 
@@ -142,4 +143,5 @@ class DescriptorCount:
 
 
 def _open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    """Kernels since 6.2 know it; the others list all, which takes 8 ms where there are 10,000."""
+    return os.stat(_DESCRIPTORS).st_size or len(os.listdir(_DESCRIPTORS))
