@@ -2,7 +2,7 @@
 
 import pytest
 
-from hawker.ids import AppName, MachineId
+from hawker.ids import AppName, MachineId, NodeId
 from hawker.proof.edge_checks import EdgeLedger, SentRequest
 from hawker.proof.violation import Invariant, Violation
 
@@ -45,6 +45,22 @@ def test_a_replay_that_an_app_ordered_is_no_repetition() -> None:
     ledger.requests["r1"].replays += 1
     ledger.reach(TWO)
     assert ledger.kinds == []
+
+
+def test_an_edge_hands_on_to_other_regions_what_has_come_to_it_and_no_more() -> None:
+    ledger = Ledger()
+    near, far = NodeId("1"), NodeId("2")
+    ledger.sent(SentRequest(id="r1", app=SHOP, method="GET", sent_at=0.0, patience_s=0.0, edge=near))
+    ledger.abroad(near, 1)
+    ledger.answered("r1", 200, served=True)
+    ledger.abroad(near, 1)
+    assert ledger.kinds == [], "it has just ended"
+    ledger.at = 60.0
+    ledger.abroad(near, 0)
+    assert ledger.kinds == []
+    ledger.abroad(near, 1)
+    ledger.abroad(far, 1)
+    assert ledger.kinds == [Invariant.NOT_ROUND] * 2
 
 
 def test_bytes_in_flight_are_bounded_and_a_rest_cuts_nobody() -> None:

@@ -4,6 +4,7 @@ and hear, and by machines what reaches them; it believes nobody in between.
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from math import inf
 
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.proof.violation import Invariant, Violation
@@ -11,6 +12,7 @@ from hawker.proof.violation import Invariant, Violation
 WAKE_S = 60.0
 """So long is a machine looked for, and no longer."""
 _LATE_S = 5.0
+_LEAVES_S = 6.0  # until nothing of a request is counted any more, be its host lost
 _NOBODY = NodeId("")
 _REPEATED = 2
 """What may be repeated is sent to machines so often at most."""
@@ -21,7 +23,8 @@ class SentRequest:
     """`steady`: some machine of the app, on the edge's own host, takes requests from its sending to its answer, and the
     edge stays. `patience_s` is what else may hold it up: the app's own time, links that are cut. `edge` is who serves
     it; a `plain` one is answered by the first machine that has it, and until then a `silent` one says nothing. `region`
-    is the only one that its client allows, empty for all."""
+    is the only one that its client allows, empty for all; `client` is the client's address. An empty `app` is nobody's:
+    no machine may have the request."""
 
     id: str
     app: AppName
@@ -32,11 +35,13 @@ class SentRequest:
     replays: int = 0
     status: int | None = None
     over: bool = False
+    over_at: float = inf
     excused: bool = False  # its edge or its client went away
     edge: NodeId = _NOBODY
     plain: bool = False
     silent: bool = False
     region: str = ""
+    client: str = ""
     _due: tuple[float, int] | None = None  # from when on it may not wait for the last of so many machines any more
 
     def expect_end(self, due: float | None) -> None:
@@ -127,6 +132,13 @@ class EdgeLedger:
         if count > most:
             self._break(Invariant.WAKES_BOUND, node, f"starts {count} at once, {most} at most")
 
+    def abroad(self, node: NodeId, count: int) -> None:
+        """So many requests are in other regions by the edge of this host. It hands on those alone that came to it."""
+        late = self._now() - _LEAVES_S
+        own = sum(each.edge == node and each.over_at > late for each in self.requests.values())
+        if count > own:
+            self._break(Invariant.NOT_ROUND, node, f"has handed on {count} to other regions, and {own} came to it")
+
     def emptied(self, machine: MachineId) -> None:
         """It has ended, with all that was in there."""
         self._in_flight.pop(machine, None)
@@ -137,7 +149,7 @@ class EdgeLedger:
     def answered(self, request_id: str, status: int | None, *, served: bool) -> None:
         """None for a connection that ended without an answer. `served`: some machine could take it all the time."""
         request = self.requests[request_id]
-        request.status, request.over = status, True
+        request.status, request.over, request.over_at = status, True, self._now()
         if served and not request.excused and status != 200:
             said = "no answer" if status is None else f"{status}"
             where = ", ".join(request.reached) or "no machine"

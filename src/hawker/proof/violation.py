@@ -54,6 +54,7 @@ class Invariant(StrEnum):
     WOKEN = "a burst wakes no more machines than it needs"
     OWN_APP = "a request reaches machines of its app, or of one that may be replayed to"
     OWN_REGION = "a request that is forced to a region reaches no machine of another one"
+    NOT_ROUND = "a request that came from another region is passed on to no other"
     UNFORGED = "no client sets what the edge vouches for"
     RESTED = "machines that nobody needs rest, and as many stay as are to run"
     LEFT_EMPTY = "an edge that nobody uses holds nothing"

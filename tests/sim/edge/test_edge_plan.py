@@ -34,4 +34,16 @@ def test_two_plans_of_eight_have_one_host_in_another_region_and_none_else_says_r
     assert all(plan.regions.count(ABROAD) == 1 for plan in two)
     said = {part for plan in two for each in plan.operations for part in each.word.split()[5:]}
     assert said == {f"{how}:{region}" for how in STEERED for region in (HOME, ABROAD)}
-    assert not any(each.word.split()[5:] for plan in plans if plan not in two for each in plan.operations)
+    asked = [each for plan in plans if plan not in two for each in plan.operations if each.verb is EdgeVerb.ASK]
+    assert not any(each.word.split()[5:] for each in asked)
+
+
+def test_two_other_plans_of_eight_have_machines_ask_at_private_addresses_of_both_networks() -> None:
+    private = {
+        plan.seed: [each.word.split() for each in plan.operations if each.verb is EdgeVerb.PRIVATE]
+        for plan in map(draw, range(1, 49))
+    }
+    assert [seed for seed, words in private.items() if words] == [seed for seed in private if seed % 8 in (4, 5)]
+    words = [each for found in private.values() for each in found]
+    assert {(asker, network) for asker, network, *_ in words} == {(a, b) for a in "79" for b in "79"}
+    assert {named == app for _, _, named, app, *_ in words} == {True, False}

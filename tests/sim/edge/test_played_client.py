@@ -1,11 +1,13 @@
 """A played client: what it says of regions, and when an answer is whole."""
 
 import asyncio
+from typing import cast
 
 import pytest
 
 from hawker.edge.steering import steering_of
-from hawker.sim.edge.played_client import PlayedClient, request_of
+from hawker.sim.edge.played_client import PlayedClient, RequestWay, request_of, way_inside
+from hawker.sim.edge.played_host import PlayedHost
 
 
 def test_a_request_says_its_region_as_edges_read_it() -> None:
@@ -18,6 +20,23 @@ def test_a_request_says_its_region_as_edges_read_it() -> None:
     assert steering("") == ((), ())
     assert steering("force:ams") == (("ams",), ())
     assert steering("prefer:mad") == ((), ("mad",))
+
+
+def test_a_machine_reaches_nobody_by_an_address_of_another_network_nor_by_another_app_s_name() -> None:
+    class Filter:
+        def admits(self, network: int, ip: str) -> bool:
+            return ip.startswith(f"fdaa:0:{network}:")
+
+        def zoned(self, ip: str) -> str:
+            return f"{ip}%here"
+
+    def way(asker: int, network: int, named: str) -> RequestWay:
+        return way_inside(cast(PlayedHost, Filter()), asker, network, "steady", named)
+
+    assert way(7, 7, "steady").admitted and way(7, 7, "steady").address.endswith("%here")
+    assert way(7, 7, "steady").source == "fdaa:0:7::2"
+    assert not way(9, 7, "steady").admitted and not way(9, 7, "steady").address
+    assert not way(7, 7, "lazy").admitted and way(7, 7, "lazy").address
 
 
 @pytest.mark.parametrize(

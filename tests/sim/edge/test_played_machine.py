@@ -29,7 +29,9 @@ def machine(hard: int | None = None) -> PlayedMachine:
 async def asked(
     wires: Wires, ledger: EdgeLedger, number: int, word: str, *fields: str, method: str = "GET"
 ) -> PlayedClient:
-    request = SentRequest(id=f"r{number}", app=AppName("shop"), method=method, sent_at=0.0, patience_s=0.0)
+    request = SentRequest(
+        id=f"r{number}", app=AppName("shop"), method=method, sent_at=0.0, patience_s=0.0, client=CLIENT
+    )
     ledger.requests.setdefault(request.id, request)
     transport, client = await wires.connect(PlayedClient, "10.1.0.1", PORT)
     lines = [f"GET /r{number}/100/{word} HTTP/1.1", "Connection: close", *fields, "", ""]

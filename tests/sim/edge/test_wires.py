@@ -167,6 +167,23 @@ def test_a_process_that_ends_has_its_connections_reset() -> None:
     in_virtual_time(play)
 
 
+def test_an_address_with_a_zone_is_one_host_s_and_a_client_may_have_its_own() -> None:
+    async def play(wires: Wires) -> None:
+        ends = list[tuple[str, ...]]()
+
+        class Server(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                ends.append(tuple(transport.get_extra_info(which)[0] for which in ("sockname", "peername")))
+
+        wires.listen(HOST, f"fdaa::1%{HOST}", PORT, Server)
+        await wires.connect(Heard, f"fdaa::1%{HOST}", PORT, "fdaa::2")
+        assert ends == [("fdaa::1", "fdaa::2")]
+        with pytest.raises(OSError):
+            await wires.connect(Heard, "fdaa::1%00000002", PORT)
+
+    in_virtual_time(play)
+
+
 def test_a_host_of_another_region_is_farther_and_a_client_is_near_all() -> None:
     async def play(wires: Wires) -> None:
         wires.regions = {HOST: "mad", NodeId("2"): "mad", NodeId("3"): "ams"}

@@ -16,7 +16,7 @@ from hawker.edge.http_connection import HttpConnection, HttpConnections
 from hawker.edge.machine_connection import MachineConnection
 from hawker.edge.refusal import ProxyError
 from hawker.edge.rest import RestWish, may_rest
-from hawker.edge.routes import Routes, ServiceTarget
+from hawker.edge.routes import Door, Routes, ServiceTarget, _served
 from hawker.edge.shard import EdgeShard
 from hawker.edge.steering import Aim
 from hawker.edge.visits import Visit, Visits
@@ -25,6 +25,7 @@ from hawker.feed import MachineRoute
 from hawker.fleet.far_routes import FarRoutes
 from hawker.ids import AppName, InstanceId, MachineId
 from hawker.machine import State
+from hawker.names import is_private_address
 from hawker.proof.violation import Invariant as I
 from hawker.sim.edge.played_host import EdgeKit
 from hawker.sim.harness.planted_bug import PlantedBug
@@ -142,6 +143,15 @@ class _FindsByName(Routes):
             yield from self._addresses
 
 
+class _NamesInside(Routes):
+    """At a private address any app is found by its name."""
+
+    def _found_at(self, machine: MachineRoute) -> dict[Door, ServiceTarget]:
+        private, served = filter(is_private_address, self._owner_of), list(_served(machine))
+        found = {Door(address, number): target for address in private for target, number in served}
+        return found | super()._found_at(machine)
+
+
 class _ForgetsCounts(Visits):
     """A request is not counted while it is in its machine."""
 
@@ -211,6 +221,14 @@ class _WakesAtOnce(Visits):
     def _begin_start(self, gate: Gate, *, rested: bool) -> None:
         super()._begin_start(gate, rested=rested)
         self._release_wake(gate.route.id)
+
+
+class _HandsOn(Visits):
+    """Who comes from another region is led on as one's own, also to a third region, or back."""
+
+    async def admit_from_afar(self, aim: Aim, spoken: str, began: float) -> Visit:
+        doors = (door for door in sorted(self._routes.doors) if door.port == aim.door.port)
+        return await self.begin(replace(aim, door=next(doors, aim.door)), began)
 
 
 class _FallsBack(Visits):
@@ -383,6 +401,12 @@ PLANTS: tuple[PlantedBug[EdgeKit], ...] = (
     ),
     _plant("found-by-name", "an app without an address is found by its name", EdgeKit(routes=_FindsByName), I.OWN_APP),
     _plant(
+        "found-inside",
+        "an app is found by its name at another one's private address",
+        EdgeKit(routes=_NamesInside),
+        I.OWN_APP,
+    ),
+    _plant(
         "never-returns",
         "a machine whose rest was refused takes nobody any more",
         _with_gate(_StaysClosed),
@@ -396,6 +420,12 @@ PLANTS: tuple[PlantedBug[EdgeKit], ...] = (
         "a request that is forced to a region is led to another one where nobody of that one is known",
         EdgeKit(visits=_FallsBack),
         I.OWN_REGION,
+    ),
+    _plant(
+        "goes-round",
+        "a host that another region has asked asks other regions in its turn",
+        EdgeKit(visits=_HandsOn),
+        I.NOT_ROUND,
     ),
     _plant(
         "repeats-afar",

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Any
 
 from msgspec.structs import replace
 
 from hawker.proof.edge_checks import WAKE_S
+from hawker.sim.edge.played_apps import HIDDEN, IDLE_S, MACHINES, NETWORK, OTHER_NETWORK, PORTS
 from hawker.sim.edge.played_machine import HOME
 from hawker.sim.harness.loop import LoopClock
 from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan
@@ -15,7 +15,6 @@ from hawker.sim.harness.seeded_run import drawn
 
 HOSTS = 3
 RUN_S = 90.0
-IDLE_S = 15.0
 RESTORED_S = 10.0
 """After somebody stopped a machine that was to run: another one does."""
 _LONG_REFUSAL_S = IDLE_S + WAKE_S + 45.0
@@ -23,12 +22,15 @@ _ACTOR = "world"
 ABROAD = "ams"
 _OF_TWO_REGIONS = (6, 7)
 """Of eight seeds."""
+_OF_PRIVATE = (4, 5)
+"""Of eight seeds, too."""
 FORCED, PREFERRED = STEERED = ("force", "prefer")
 """How a request says which region it is for."""
 
 
 class EdgeVerb(StrEnum):
     ASK = "ask"
+    PRIVATE = "private"
     BURST = "burst"
     STOP = "stop"
     START = "start"
@@ -79,12 +81,6 @@ _WORDS = {
     "loop": 0.3,
     "guess": 1.0,
 }
-HIDDEN = "hidden"
-"""An app with services and without any address: whoever names it gets another app, or nobody."""
-PORTS = {"steady": 8001, "lazy": 8002, "tight": 8003, "least": 8004, "other": 8005, "herd": 8006}
-PORTS |= {"spread": 8007, "named": 8008, HIDDEN: 8008}
-
-
 _ASKED = tuple(app for app in PORTS if app != HIDDEN)
 
 
@@ -109,41 +105,43 @@ class EdgeOutcome(RunOutcome[EdgePlan], frozen=True, kw_only=True):
     wakes: int
 
 
-MACHINES: dict[str, tuple[int, dict[str, Any]]] = {
-    "steady1": (1, {}),
-    "steady2": (2, {}),
-    "steady3": (3, {}),
-    "lazy1": (1, {"soft": 2, "hard": 4, "autostop": "stop", "idle_s": IDLE_S}),
-    "lazy2": (1, {"soft": 2, "hard": 4, "autostop": "suspend", "idle_s": IDLE_S}),
-    "lazy3": (2, {"soft": 2, "hard": 4, "autostop": "stop", "idle_s": IDLE_S}),
-    "tight1": (1, {"soft": 1, "hard": 2, "kind": "requests"}),
-    "tight3": (3, {"soft": 1, "hard": 2, "kind": "requests"}),
-    "least1": (2, {"soft": 2, "autostop": "stop", "least": 1, "idle_s": IDLE_S}),
-    "least2": (2, {"soft": 2, "autostop": "stop", "least": 1, "idle_s": IDLE_S}),
-    "other1": (3, {}),
-    **{f"herd{number}": (3, {"soft": 1, "hard": 2, "autostop": "stop", "idle_s": IDLE_S}) for number in range(1, 6)},
-    "spread1": (1, {"autostop": "stop", "least": 1, "idle_s": IDLE_S}),
-    "spread3": (3, {"autostop": "stop", "least": 1, "idle_s": IDLE_S}),
-    "named2": (2, {"publish": ""}),
-    "hidden2": (2, {"publish": ""}),
-}
-"""The host of each, and what its config says. The app is the name without its number; `other` is of another network.
-`named` has an address that it shares, so its name is what leads to it."""
-
-
 def draw(seed: int) -> EdgePlan:
     """With one edge process a host where the seed is odd; else two hosts have two, and which one has not changes. Two
     of eight seeds, one of either kind, have a host in another region, and which one changes."""
     if seed % 2:
         operations = drawn(seed, RUN_S, _WEIGHTS, partial(_drawn_at, _ONE))
-        return _in_regions(EdgePlan(seed=seed, operations=operations))
+        return _with_private(_in_regions(EdgePlan(seed=seed, operations=operations)))
     alone = seed // 2 % HOSTS
     plan = EdgePlan(
         seed=seed,
         operations=drawn(seed, RUN_S, _WEIGHTS_OF_TWO, partial(_drawn_at, _REPLACED)),
         processes=tuple(1 if host == alone else 2 for host in range(HOSTS)),
     )
-    return _in_regions(plan)
+    return _with_private(_in_regions(plan))
+
+
+def _with_private(plan: EdgePlan) -> EdgePlan:
+    """Some requests are a machine's, at a private address of an app; that is drawn apart from all else, too. The word
+    begins with the asker's network, the address's, and the app that the request names: where the networks are two, or
+    the address is another app's, it is to reach nobody."""
+    if plan.seed % 8 not in _OF_PRIVATE:
+        return plan
+    chance = Chance(LoopClock(plan.seed))
+
+    def private(ask: EdgeOperation) -> EdgeOperation:
+        asker = OTHER_NETWORK if chance.happens(0.4) else NETWORK
+        app, _, rest = ask.word.partition(" ")
+        if asker == OTHER_NETWORK and chance.happens(0.6):
+            app = "other"
+        network = chance.one_of((NETWORK, OTHER_NETWORK)) if app == "other" else NETWORK
+        named = chance.one_of(_ASKED) if chance.happens(0.4) else app
+        host = "3" if asker == OTHER_NETWORK else ask.label
+        return replace(ask, verb=EdgeVerb.PRIVATE, label=host, word=f"{asker} {network} {named} {app} {rest}")
+
+    operations = tuple(
+        private(each) if each.verb is EdgeVerb.ASK and chance.happens(0.4) else each for each in plan.operations
+    )
+    return replace(plan, operations=operations)
 
 
 def _in_regions(plan: EdgePlan) -> EdgePlan:

@@ -17,33 +17,36 @@ from hawker.ids import AppName, MachineId, NodeId
 from hawker.machine import State
 from hawker.proof.edge_checks import WAKE_S, EdgeLedger, SentRequest
 from hawker.proof.violation import Invariant, Violation
-from hawker.record.app import AppRecord, IpRecord
 from hawker.sim.edge.edge_plan import (
     ALL,
     FORCED,
-    HIDDEN,
-    MACHINES,
     OTHER_NUMBER,
-    PORTS,
     RESTORED_S,
     EdgeOperation,
     EdgeOutcome,
     EdgePlan,
     EdgeVerb,
 )
-from hawker.sim.edge.played_client import PlayedClient, request_of
+from hawker.sim.edge.played_apps import (
+    HIDDEN,
+    MACHINES,
+    NETWORK,
+    OTHER_NETWORK,
+    PORTS,
+    app_records,
+    ip_records,
+)
+from hawker.sim.edge.played_client import PlayedClient, RequestWay, request_of, way_inside
 from hawker.sim.edge.played_host import EdgeKit, PlayedHost
 from hawker.sim.edge.played_machine import PlayedMachine
-from hawker.sim.edge.wires import EdgeLoop
+from hawker.sim.edge.wires import CLIENT, HERE, EdgeLoop
 from hawker.sim.harness.seeded_run import SeededGame, SeededRun
 
 QUIET_S = 70.0
 """After everything is healed: so long may a request be held, and more than a rest takes."""
 SOUND = EdgeKit()
-_SHARED = IpRecord(
-    id="1", ip="198.51.100.1", type="shared_v4", region="global", service_name="", shared=True, created_at=0.0
-)
-_ENCLOSED = {"other", HIDDEN}
+_NOBODY = AppName("")
+_ENCLOSED = {"other", HIDDEN, _NOBODY}
 """Nobody else's requests are replayed to them."""
 _LOOK_S = 0.5
 _REPLAYED = 11  # times at most is a request in a machine that has it replayed without an end
@@ -84,8 +87,9 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             self._hosts.append(host)
         for number, (name, (place, config)) in enumerate(MACHINES.items(), 1):
             self._make(number, name, self._hosts[place - 1], config)
-        self._hosts[0].apps, self._hosts[0].ips = list(_apps()), {AppName("named"): _SHARED}
+        self._hosts[0].apps, self._hosts[0].ips = list(app_records()), list(ip_records())
         for host in self._hosts:
+            host.private_ips = tuple(each.ip for _, each in self._hosts[0].ips if not each.is_public)
             self._spread(host)
             await host.begin(tuple(PORTS.values()))
             host.begin_daemon()
@@ -105,7 +109,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             node=host.id,
             address=f"10.1.0.{number}",
             public_port=PORTS[app],
-            network=9 if app == "other" else 7,
+            network=OTHER_NETWORK if app == "other" else NETWORK,
             **config,
         )
         host.machines[machine.id] = self._machines[name] = machine
@@ -150,6 +154,11 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
                 said = "".join(steered)
                 for _ in range(int(operation.amount)):
                     self._tasks.start_soon(self._ask, host, app, method, word, int(milliseconds), int(target), said)
+            case EdgeVerb.PRIVATE:
+                asker, network, named, app, method, word, milliseconds, target = operation.word.split()
+                way = way_inside(host, int(asker), int(network), app, named)
+                for _ in range(int(operation.amount)):
+                    self._tasks.start_soon(self._ask, host, app, method, word, int(milliseconds), int(target), "", way)
             case EdgeVerb.BURST:
                 self._tasks.start_soon(self._burst, host, operation.word, int(operation.amount))
             case EdgeVerb.LATE:
@@ -329,15 +338,24 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
                     self._note([Violation(Invariant.WOKEN, app, f"{count} at once woke {woken} machines")])
 
     async def _ask(
-        self, host: PlayedHost, app: str, method: str, word: str, milliseconds: int, target: int, steered: str = ""
+        self,
+        host: PlayedHost,
+        app: str,
+        method: str,
+        word: str,
+        milliseconds: int,
+        target: int,
+        steered: str = "",
+        inside: RequestWay | None = None,
     ) -> None:
-        """`steered` is one of `STEERED`, a colon and a region, or empty."""
+        """`steered` is one of `STEERED`, a colon and a region, or empty. `inside`: a machine asks."""
         how, _, region = steered.partition(":")
+        way = inside or RequestWay(address=host.address, source=CLIENT, named=HIDDEN if word == "guess" else app)
         self._asked += 1
         began = self._clock.monotonic()
         request = SentRequest(
             id=f"r{self._asked}",
-            app=AppName(app),
+            app=AppName(app) if way.admitted else _NOBODY,
             method=method,
             sent_at=began,
             patience_s=milliseconds / 1000 * (_REPLAYED if word == "loop" else 1) + _ENDED_S,
@@ -345,17 +363,21 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             plain=word in ("ok", "pieces"),
             silent=word == "ok" and not steered,
             region=region if how == FORCED else "",
+            client=way.source,
         )
         self._ledger.sent(request)
-        near, there = self._near_and_ready(host, app), self._ready_in(request.region, app)
+        meant = request.region if inside is None else host.region
+        near, there = self._near_and_ready(host, app), self._ready_in(meant, app)
         client, process, edge_begun = PlayedClient(), 0, None
-        named = HIDDEN if word == "guess" else app
         path = f"/{request.id}/{milliseconds}/{word}/" + (f"{target:014x}" if word == "machine" else "lazy")
         try:
-            transport, _ = await self._loop.wires.connect(lambda: client, host.address, PORTS[app])
+            if inside is not None:
+                HERE.set(host.id)
+            port = PORTS[app if inside is None else way.named]
+            transport, _ = await self._loop.wires.connect(lambda: client, way.address, port, way.source)
             process = transport.peer.process if transport.peer is not None else 0
             edge_begun = host.begun_at(process)
-            transport.write(request_of(method, path, f"{named}.test", steered, upgrade=word == "upgrade"))
+            transport.write(request_of(method, path, f"{way.named}.test", steered, upgrade=word == "upgrade"))
             status = await client.answer()
             if status == 101:
                 await self._clock.sleep(milliseconds / 1000)
@@ -366,9 +388,10 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         request.excused = not host.powered or edge_begun is None or host.begun_at(process) != edge_begun
         ready = bool(near) and near == self._near_and_ready(host, app) and not self._disturbed(began)
         served = (ready and app == "steady") or (self._wakes(app, began) and client.code != "HQ01")
-        if steered:  # to one region, where somebody is ready all the while
+        if steered or inside is not None:  # somebody of the region is ready all the while
             known = not any(at >= began - _LONG_S for at in self._hindered)
-            served = app == "steady" and bool(there) and there == self._ready_in(request.region, app) and known
+            served = app in ("steady", "other") and bool(there) and there == self._ready_in(meant, app) and known
+            served &= way.admitted
         self._ledger.answered(request.id, status, served=served and request.may_be_repeated and request.plain)
         self._say(f"{request.id} {method} {app}/{word} by {host.id}: {status}")
 
@@ -400,6 +423,8 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         while True:
             await self._clock.sleep(_LOOK_S)
             self._note(self._ledger.overdue())
+            for host in self._hosts:
+                self._ledger.abroad(host.id, host.abroad)
 
     async def _rest(self) -> None:
         """All is healed and up, and everything has come to its end."""
@@ -451,14 +476,6 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
 
 GAME: SeededGame[EdgeKit, EdgePlan, EdgeOutcome] = SeededGame(sound=SOUND, run=EdgeSimulation, loop=EdgeLoop)
 play, shrink = GAME.play, GAME.shrink
-
-
-def _apps() -> Iterator[AppRecord]:
-    for number, name in enumerate(PORTS, 1):
-        network = 9 if name == "other" else 7
-        yield AppRecord(
-            id=name, number=number, name=AppName(name), org="org", network="", network_id=network, created_at=0.0
-        )
 
 
 def _left_in(host: PlayedHost) -> Iterator[Violation]:

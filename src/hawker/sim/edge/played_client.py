@@ -1,8 +1,34 @@
-"""A client of an edge: the bytes of its request, and what it makes of the answer."""
+"""A client of an edge: how it comes there, the bytes of its request, and what it makes of the answer."""
 
 import asyncio
 
+from hawker.sim.edge.played_apps import private_ip
+from hawker.sim.edge.played_host import PlayedHost
 from hawker.sim.edge.wires import CLIENT
+from hawker.value_object import ValueObject
+
+
+class RequestWay(ValueObject, frozen=True, kw_only=True):
+    """How a request comes to an edge: at the `address`, which is empty where nobody listens, from that of its client,
+    the `source`, with the name of the app `named`. One that is not `admitted` reaches nobody."""
+
+    address: str
+    source: str
+    named: str
+    admitted: bool = True
+
+
+def way_inside(host: PlayedHost, asker: int, network: int, app: str, named: str) -> RequestWay:
+    """A machine of the network `asker` asks at an address of the app in `network`; at none where the packet filter of
+    its host drops what it says."""
+    ip = private_ip(app, network).ip
+    admitted = host.admits(asker, ip)
+    return RequestWay(
+        address=host.zoned(ip) if admitted else "",
+        source=f"fdaa:0:{asker}::2",
+        named=named,
+        admitted=admitted and named == app,
+    )
 
 
 def request_of(method: str, path: str, host: str, steered: str, *, upgrade: bool) -> bytes:

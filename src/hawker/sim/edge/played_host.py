@@ -132,7 +132,8 @@ class PlayedHost:
         self.machines: dict[MachineId, PlayedMachine] = {}
         self.catalog = PlayedCatalog(clock, self.id, region)
         self.apps: list[AppRecord] = []  # whose home it is
-        self.ips: dict[AppName, IpRecord] = {}
+        self.ips: list[tuple[AppName, IpRecord]] = []  # of those apps
+        self.private_ips: tuple[str, ...] = ()  # of all apps
         self._far: dict[MachineId, MachineRoute] = {}
         self._addresses: tuple[AppAddress, ...] = ()
         self._reading = anyio.CancelScope()
@@ -168,6 +169,11 @@ class PlayedHost:
     def edges(self) -> tuple[Edge, ...]:
         """Of its processes that are there."""
         return tuple(each.edge for each in self._there.values())
+
+    @property
+    def abroad(self) -> int:
+        """How many requests its edge has in other regions."""
+        return sum(gate.total for edge in self.edges for gate in edge.gates.of.values() if gate.route.region)
 
     def begun_at(self, process: int) -> float | None:
         """Of the edge process of this number; None where it is not there."""
@@ -207,7 +213,16 @@ class PlayedHost:
     def _places(self, number: int) -> list[tuple[str, int]]:
         shard = self._shard(number)
         public = [(self.address, port) for port in (GATE_PORT + number, *self._ports)]
-        return public if shard.socket is None else [*public, (str(shard.socket), 0)]
+        private = [(self.zoned(ip), port) for ip in self.private_ips for port in self._ports]
+        return [*public, *private] if shard.socket is None else [*public, *private, (str(shard.socket), 0)]
+
+    def zoned(self, ip: str) -> str:
+        """A private address as it is here: each host has it."""
+        return f"{ip}%{self.id}"
+
+    def admits(self, network: int, ip: str) -> bool:
+        """Whether its packet filter lets a machine of this network ask at a private address."""
+        return any(each.ip == ip and each.network_id == network for each in self._addresses if each.is_private)
 
     def _shard(self, number: int) -> EdgeShard:
         folder = Path("/hosts", self.id)
@@ -234,6 +249,8 @@ class PlayedHost:
                 for port in self._ports:
                     accept = partial(edge.accept, Door(self.address, port))
                     self._wires.listen(self.id, self.address, port, accept, number)
+                    for ip in self.private_ips:
+                        self._wires.listen(self.id, self.zoned(ip), port, partial(edge.accept, Door(ip, port)), number)
                 if shard.socket is not None:
                     self._wires.listen(self.id, str(shard.socket), 0, edge.hops.accept_neighbor, number)
                 task_status.started()
@@ -256,7 +273,7 @@ class PlayedHost:
         yield node_row(NodeRecord(id=self.id, region=self.region, created_at=0.0), _FACTS)
         for app in self.apps:
             yield app_row(self.id, app)
-        for name, ip in self.ips.items():
+        for name, ip in self.ips:
             yield from app_ip_rows(self.id, name, ip)
         for machine in self.machines.values():
             yield from machine.rows()

@@ -19,7 +19,7 @@ from hawker.image.manifest import Resolved
 from hawker.machine import State
 from hawker.proof.edge_checks import EdgeLedger
 from hawker.record.machine import CheckResult, MachineRecord, Network
-from hawker.sim.edge.wires import CLIENT, Wires
+from hawker.sim.edge.wires import Wires
 
 PORT = 8080
 HOME = "mad"
@@ -198,10 +198,11 @@ class AppConnection(asyncio.Protocol):
         values: dict[bytes, list[bytes]] = {}
         for name, value in fields:
             values.setdefault(name, []).append(value)
+        request = self._ledger.requests[request_id]
         for name in OURS:
             found = values.get(name, [])
-            lies = name == b"fly-client-ip" and found != [CLIENT.encode()]
-            lies |= name in _SET_BY_APPS and bool(found) and not self._ledger.requests[request_id].replays
+            lies = name == b"fly-client-ip" and found != [request.client.encode()]
+            lies |= name in _SET_BY_APPS and bool(found) and not request.replays
             if lies or len(found) > 1 or b"forged" in b"".join(found):
                 text = b", ".join(found).decode("latin-1")
                 self._ledger.forged(self._machine.id, request_id, name.decode(), text)

@@ -125,8 +125,11 @@ class Wires:
             if transport.process == process:
                 transport.abort()
 
-    async def connect(self, make: Callable[[], P], address: str, port: int) -> "tuple[PlayedTransport, P]":
-        """Raises `OSError`; waits for ever for a host that does not answer."""
+    async def connect(
+        self, make: Callable[[], P], address: str, port: int, source: str = ""
+    ) -> "tuple[PlayedTransport, P]":
+        """From `source`, or else from the host's own address. An address with a zone, as in `fdaa:0:7::1%HOST`, is one
+        that other hosts have, too. Raises `OSError`; waits for ever for a host that does not answer."""
         here = HERE.get()
         there = self.nodes.get(address)
         if there is None:
@@ -140,8 +143,9 @@ class Wires:
         context = copy_context()
         context.run(HERE.set, listener.node)
         context.run(PROCESS.set, listener.process)
-        mine = PlayedTransport(self, here, PROCESS.get(), (self.addresses[here], _DIALLED), copy_context())
-        theirs = PlayedTransport(self, listener.node, listener.process, (address, port), context)
+        ends = (source or self.addresses[here], _DIALLED), (address.partition("%")[0], port)
+        mine = PlayedTransport(self, here, PROCESS.get(), ends[0], copy_context())
+        theirs = PlayedTransport(self, listener.node, listener.process, ends[1], context)
         mine.peer, theirs.peer = theirs, mine
         protocol = make()
         theirs.begin(listener.accept)
