@@ -177,35 +177,38 @@ def release_snapshot(tx: Tx, move_id: str, generation: int, snapshot_id: str) ->
 
 async def offer_snapshots(deps: FlowDeps) -> None:
     """Tell the owners of volumes that were taken back from this node of those that are here still: they ask for them.
-    Asked again as long as any is here, which costs nothing where it is known."""
+    Asked again as long as any is here, which costs nothing where it is known. A node that does not answer is not asked
+    twice."""
+    silent = set[NodeId]()
     for _, came in list(deps.store.scan(INCOMING)):
         made = deps.store.get(GRANTS, came.unit) if came.state is IncomingState.REFUSED else None
         if came.volume is None or made is None or made.move != came.move:
             continue
         carried = _carried_from_here(deps, came.volume.id, came.move, made.generation)
-        if carried:
-            await _offer(deps, came, came.volume.id, carried)
+        if carried and came.source not in silent and not await _offer(deps, came, came.volume.id, carried):
+            silent.add(came.source)
 
 
 async def _offer(
     deps: FlowDeps, came: IncomingRecord, volume_id: VolumeId, carried: tuple[CarriedSnapshot, ...]
-) -> None:
-    """The volume may have gone on from who took it back."""
+) -> bool:
+    """Whether there was an answer. The volume may have gone on from who took it back."""
     others, asked = deps.others.there, came.source
     unit = others.seal(msgspec.msgpack.encode(carried))
     body = OfferedSnapshotsRequest(app=came.app, volume=volume_id, unit=unit)
     for _ in range(_OWNERS):
         try:
             await others.caller(asked).call(OFFER_SNAPSHOTS, params=MoveParams(move_id=came.move), body=body)
-            return
+            return True
         except Moved as error:
             if error.node in ("", others.me):
-                return
+                return True
             asked = NodeId(error.node)
         except HawkerError as error:  # it is asked again
             fields = {"volume": volume_id, "node": asked, "error": str(error)}
             _log.info("snapshots of a volume that was taken back wait here", extra=fields)
-            return
+            return not error.retry
+    return True
 
 
 # At the volume's new owner.
