@@ -87,40 +87,42 @@ async def test_an_app_has_so_many_places_in_all_its_queues_and_others_have_their
 ) -> None:
     share = Share(name="held", total=10, each=6, reserve=4, key="app", over="refused")
     monkeypatch.setattr(host.edge._visits, "_held", Crowd(share))
-    monkeypatch.setattr(visits, "WAKE_TIMEOUT_S", 5.0)
-    doors, mine = [free_port() for _ in range(3)], free_port()
-    await host.publish(
-        *(route(port, 1, app="mallory", handlers=("http",), state=State.STOPPED) for port in doors),
-        route(mine, 1, app="shop", handlers=("http",), state=State.STOPPED),
-    )
-    host.worker.on_wake = lambda machine: machine  # it is on its way, and does not come
-    flood = [asyncio.ensure_future(ask(port, get())) for port in doors for _ in range(4)]
-    await eventually(lambda: host.edge.held == 6)
-    own = [asyncio.ensure_future(ask(mine, get())) for _ in range(3)]
-    await eventually(lambda: host.edge.held == 9)
-    answers = await asyncio.gather(*flood)
-    assert sum(b"HQ01" in answer for answer in answers) == 6
-    assert not any(b"HQ01" in answer for answer in await asyncio.gather(*own))
+    async with app_server(says(OK)) as inside:
+        apps = ["mallory", "mallory", "mallory", "shop"]
+        *doors, mine = [route(free_port(), inside, app=app, handlers=("http",), state=State.STOPPED) for app in apps]
+        await host.publish(*doors, mine)
+        host.worker.on_wake = lambda machine: machine  # it is on its way
+        flood = [asyncio.ensure_future(ask(port_of(each), get())) for each in doors for _ in range(4)]
+        await eventually(lambda: host.edge.held == 6)
+        own = [asyncio.ensure_future(ask(port_of(mine), get())) for _ in range(3)]
+        await eventually(lambda: host.edge.held == 9)
+        await host.publish(*map(woken, [*doors, mine]))
+        answers = await asyncio.gather(*flood)
+        assert sum(b"HQ01" in answer for answer in answers) == sum(b"200 OK" in answer for answer in answers) == 6
+        assert all(b"200 OK" in answer for answer in await asyncio.gather(*own))
     assert host.edge.held == 0
 
 
 async def test_an_organization_with_many_apps_has_one_share(host: PlayedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     share = Share(name="held", total=10, each=6, reserve=4, key="organization", over="refused")
     monkeypatch.setattr(host.edge._visits, "_held_of_org", Crowd(share))
-    monkeypatch.setattr(visits, "WAKE_TIMEOUT_S", 5.0)
+    async with app_server(says(OK)) as inside:
 
-    def of(org: str, app: str) -> MachineRoute:
-        return msgspec.structs.replace(route(free_port(), 1, app=app, handlers=("http",), state=State.STOPPED), org=org)
+        def of(org: str, app: str) -> MachineRoute:
+            stopped = route(free_port(), inside, app=app, handlers=("http",), state=State.STOPPED)
+            return msgspec.structs.replace(stopped, org=org)
 
-    mallory, mine = [of("mallory", f"m{number}") for number in range(3)], of("mine", "shop")
-    await host.publish(*mallory, mine)
-    host.worker.on_wake = lambda machine: machine  # it is on its way, and does not come
-    flood = [asyncio.ensure_future(ask(port_of(each), get())) for each in mallory for _ in range(4)]
-    await eventually(lambda: host.edge.held == 6)
-    own = [asyncio.ensure_future(ask(port_of(mine), get())) for _ in range(3)]
-    await eventually(lambda: host.edge.held == 9)
-    assert sum(b"HQ01" in answer for answer in await asyncio.gather(*flood)) == 6
-    assert not any(b"HQ01" in answer for answer in await asyncio.gather(*own))
+        mallory, mine = [of("mallory", f"m{number}") for number in range(3)], of("mine", "shop")
+        await host.publish(*mallory, mine)
+        host.worker.on_wake = lambda machine: machine  # it is on its way
+        flood = [asyncio.ensure_future(ask(port_of(each), get())) for each in mallory for _ in range(4)]
+        await eventually(lambda: host.edge.held == 6)
+        own = [asyncio.ensure_future(ask(port_of(mine), get())) for _ in range(3)]
+        await eventually(lambda: host.edge.held == 9)
+        await host.publish(*map(woken, [*mallory, mine]))
+        answers = await asyncio.gather(*flood)
+        assert sum(b"HQ01" in answer for answer in answers) == sum(b"200 OK" in answer for answer in answers) == 6
+        assert all(b"200 OK" in answer for answer in await asyncio.gather(*own))
     assert host.edge._visits._held_of_org.total == 0
 
 

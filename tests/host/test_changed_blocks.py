@@ -97,7 +97,7 @@ def test_ring_that_is_emptied_in_time_holds_any_number_of_writes(
     if tracker is None:
         pytest.skip("this kernel has no trace of block requests")
     try:
-        for number in range(2000):
+        for number in range(1000):
             write(disk[0], number % 500 * BLOCK_BYTES, b"x" * 4096)
             if emptied and number % 10 == 0:
                 assert tracker.empty()
