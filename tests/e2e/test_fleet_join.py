@@ -107,12 +107,7 @@ async def order_at(shop: Shop, number: int, script: str) -> Machine:
 
 async def test_three_hosts_join_sell_for_each_other_and_lose_one(tmp_path: Path) -> None:
     with three_hosts(tmp_path) as (first, second, third):
-        for each in (second, third):
-            said = each.join(first.node)
-            assert said.returncode == 0 and f"others reach this node at {each.address}" in said.stderr, said.stderr
-            each.node.start()
-        ids = {each.node.node_id for each in (first, second, third)}
-
+        ids = _joined(first, second, third)
         async with first.node.client() as one, third.node.client() as other:
             for client in (one, other):
                 await eventually(lambda: _all_alive(client, ids), WITHIN_S)  # noqa: B023
@@ -133,7 +128,8 @@ async def test_three_hosts_join_sell_for_each_other_and_lose_one(tmp_path: Path)
             assert (await the_node(other, third.node.node_id)).cordoned
             assert not (await one.call(UNCORDON_NODE, params=params)).cordoned
 
-            # The third is lost: its machine cannot be asked for, the others answer.
+            # With other keys the third is lost: its machine cannot be asked for, the others answer.
+            await _rotate(one)
             third.node.lose()
             await eventually(lambda: _is(one, third.node.node_id, "down"), WITHIN_S)
             assert [machine.id for machine in await shop.machines()] == [near.id]
@@ -149,8 +145,13 @@ async def test_three_hosts_join_sell_for_each_other_and_lose_one(tmp_path: Path)
             await eventually(lambda: _has(shop, far.id, near.id), WITHIN_S)
             assert (await shop.get(far.id)).state == "started"
 
-            # With other keys: the second is lost, forgotten, and comes back without its catalog.
-            await _rotate(one)
+
+@pytest.mark.long(reason="three nodes miss one; a node is forgotten and comes back in test_agent_fleet.py, too")
+async def test_a_forgotten_host_comes_back_without_its_catalog(tmp_path: Path) -> None:
+    with three_hosts(tmp_path) as (first, second, third):
+        ids = _joined(first, second, third)
+        async with first.node.client() as one:
+            await eventually(lambda: _all_alive(one, ids), WITHIN_S)
             second.node.lose()
             await eventually(lambda: _is(one, second.node.node_id, "down"), WITHIN_S)
             forgotten = await one.call(FORGET_NODE, params=NodeParams(node_id=second.node.node_id))
@@ -178,6 +179,15 @@ async def test_a_node_that_may_not_join_is_told_so_in_one_line(tmp_path: Path) -
         said = second.join(first.node, token=token)
         assert said.returncode == ExitStatus.UNAVAILABLE and "cannot reach" in said.stderr
         assert not second.node.place.cluster.exists()
+
+
+def _joined(first: Host, *others: Host) -> set[str]:
+    """The ids of all; the others are started."""
+    for each in others:
+        said = each.join(first.node)
+        assert said.returncode == 0 and f"others reach this node at {each.address}" in said.stderr, said.stderr
+        each.node.start()
+    return {each.node.node_id for each in (first, *others)}
 
 
 async def _rotate(client: Client) -> None:

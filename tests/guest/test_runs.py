@@ -132,6 +132,7 @@ def test_output_that_a_run_leaves_in_its_pipes_is_kept(tmp_path: Path) -> None:
         assert sum(len(chunk.data) for chunk in running.output()) == 30 * 40_000
 
 
+@pytest.mark.long(reason="1,200 runs; a machine's life in test_vm.py fills its journal more than once, too")
 def test_the_journal_of_endless_runs_stays_short_and_true(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         begun(running, spec("sleep 1000", "exit 7", told=True, held=(1,)))
