@@ -191,6 +191,21 @@ async def test_a_machine_that_does_not_come_up_gives_its_place_among_the_wakes_b
     await eventually(lambda: host.edge._visits._wakes.total == 0)
 
 
+async def test_a_start_that_ended_before_it_was_told_is_asked_for_again(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker tells what a machine is, not each state that it was in."""
+    monkeypatch.setattr(visits, "_LEAVES_SLEEP_S", 0.3)
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        machine = route(port, inside, handlers=("http",), state=State.STOPPED)
+        await host.publish(machine)
+        host.worker.on_wake = lambda found: woken(found) if len(host.worker.wakes) > 1 else found
+        assert b"200 OK" in await ask(port, get())
+        assert host.worker.wakes == [machine.id] * 2 and host.counted("wakes_refused") == 1
+        await eventually(lambda: not host.edge._visits._accepted)
+
+
 async def test_a_client_that_leaves_gives_its_place_back(host: PlayedHost) -> None:
     port = free_port()
     await host.publish(route(port, 1, handlers=("http",), state=State.STOPPED))

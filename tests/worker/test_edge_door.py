@@ -327,6 +327,37 @@ async def test_an_edge_is_told_how_everything_is_after_what_the_one_before_it_as
         tasks.cancel_scope.cancel()
 
 
+async def test_an_edge_that_outlived_a_daemon_is_told_nothing_before_other_nodes_machines_are_known(
+    worker: SimWorker,
+) -> None:
+    """It would forget them, and the addresses of apps."""
+    await worker.started(services=[WEB], metadata={PUBLISH: "*"})
+    door, clock, stream = door_of(worker), worker.parts.deps.clock, PlayedStream()
+    door.join(GatePlace(node=NodeId("a" * 8), host="10.0.0.1", port=4291), lambda: "")
+    far = MachineRoute(
+        id=MachineId("m9"),
+        app=AppName("far"),
+        state=State.STARTED,
+        version="",
+        gate=GatePlace(node=NodeId("b" * 8), host="10.0.0.2", port=4291),
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(door._converse, stream)
+        await clock.sleep(1.0)
+        too_soon = stream.told
+        door.tell_far([far], ())
+        await eventually(lambda: stream.told)
+        (whole, *_) = EdgeInbox().read(stream.told)
+        assert not too_soon and isinstance(whole, AllMachines) and far in whole.machines
+        tasks.cancel_scope.cancel()
+    door.join(GatePlace(node=NodeId("a" * 8), host="10.0.0.1", port=4291), lambda: "")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(door._converse, later := PlayedStream())
+        await clock.sleep(3.0)
+        assert later.told, "the catalog cannot be read"
+        tasks.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("hears_parts", [False, True])
 async def test_an_edge_is_told_everything_in_parts_if_it_hears_them_and_else_in_one_message(
     worker: SimWorker, hears_parts: bool

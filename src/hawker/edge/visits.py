@@ -30,6 +30,8 @@ ROUTE_TIMEOUT_S = 15.0
 _LEAST_WAIT_S = 0.001
 """Less is below what a timer can tell: it would be over at once, and nothing had changed."""
 WAKE_TIMEOUT_S = 60.0
+_LEAVES_SLEEP_S = 5.0
+"""A machine whose start was accepted is told as asleep for so long at most: it came up, and down again, unseen."""
 
 
 class Waker(Protocol):
@@ -110,6 +112,7 @@ class Visits:
         self._inside, self._wakes = Crowd(EDGE_VISITS), Crowd(wakes)
         self._held, self._held_of_org = Crowd(EDGE_HOLDS), Crowd(EDGE_HOLDS_OF_ORG)
         self._woken_at: dict[MachineId, float] = {}  # which are not open yet
+        self._accepted: dict[MachineId, float] = {}  # whose start the worker has accepted, since when
         self._starting: dict[MachineId, tuple[str, float]] = {}  # have a place among the wakes, since when
 
     @property
@@ -253,6 +256,7 @@ class Visits:
         late = self._now() - WAKE_TIMEOUT_S
         for machine_id in [machine_id for machine_id, (_, since) in self._starting.items() if since < late]:
             self._release_wake(machine_id)  # nobody waits for it any more
+        self._doubt_starts()
         for app in list(self._queues):
             self.changed(app)
 
@@ -332,11 +336,26 @@ class Visits:
     async def _start(self, gate: Gate, rested: bool) -> None:
         refused = await self._waker.wake(gate.route.id, rested=rested)
         if refused:
-            self._woken_at.pop(gate.route.id, None)
-            self._release_wake(gate.route.id)
-            self._counters.add("wakes_refused", app=gate.route.app)
-            gate.refused_wake(refused, self._now())
-            self.changed(gate.route.app)
+            self._not_started(gate, refused)
+        else:
+            self._accepted[gate.route.id] = self._now()
+
+    def _not_started(self, gate: Gate, why: str) -> None:
+        self._counters.add("wakes_refused", app=gate.route.app)
+        self._woken_at.pop(gate.route.id, None)
+        self._release_wake(gate.route.id)
+        gate.refused_wake(why, self._now())
+        self.changed(gate.route.app)
+
+    def _doubt_starts(self) -> None:
+        """Else a start that ended before anybody was told of it would be waited for until the machine changes."""
+        for machine_id, since in list(self._accepted.items()):
+            gate = self._gates.of.get(machine_id)
+            if gate is None or not (gate.waking and gate.sleeps):
+                del self._accepted[machine_id]
+            elif self._now() - since >= _LEAVES_SLEEP_S:
+                del self._accepted[machine_id]
+                self._not_started(gate, "its start was accepted, and it sleeps still")
 
     async def _wait(self, app: AppName, door: Door, seconds: float, *, again: bool) -> None:
         """Until it may try. Who waits again does so at the front."""

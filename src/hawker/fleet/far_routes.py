@@ -100,8 +100,8 @@ class FarRoutes:
         self._clock = clock
 
     async def serve(self) -> None:
-        """Until cancelled. What cannot be read leaves what was told before."""
-        told, abroad, again_at = False, list[MachineRoute](), 0.0
+        """Until cancelled. What cannot be read leaves what was told before; that there is nobody is told, too."""
+        told, abroad, again_at = True, list[MachineRoute](), 0.0
         while True:
             try:
                 addresses = await self.addresses()

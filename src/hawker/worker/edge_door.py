@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
+from math import inf
 from pathlib import Path
 
 import anyio
@@ -63,6 +64,7 @@ _SHORTEST_IDLE_S, _LONGEST_IDLE_S = 10.0, 86_400.0
 _SOURCE = "edge"
 _LINE_CHARS = 2000
 _READ_BYTES = 1 << 18
+_OTHERS_WITHIN_S = 2.0
 _KEYS_EVERY_S, _ADDRESSES_EVERY_S, _SETTLES_S = 5.0, 1.0, 0.005
 _INTRODUCED_WITHIN_S = 0.2
 _LOST = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
@@ -114,6 +116,7 @@ class EdgeDoor:
         self._gate: GatePlace | None = None
         self._identity: Callable[[], str] | None = None
         self._far: dict[MachineId, MachineRoute] = {}
+        self._others_by = -inf  # until when those of other nodes are waited for, before an edge is told of any
         self._app_addresses: tuple[AppAddress, ...] = ()
         self._addressed: frozenset[AppName] = frozenset()
         self._hear_addresses: list[Callable[[Sequence[AppAddress]], None]] = []
@@ -125,10 +128,12 @@ class EdgeDoor:
     def join(self, gate: GatePlace, identity: Callable[[], str]) -> None:
         """The node is in a cluster: edges of others come in at `gate`. `identity` is the PEM that they know it by."""
         self._gate, self._identity = gate, identity
+        self._others_by = self._clock.monotonic() + _OTHERS_WITHIN_S
 
     def tell_far(self, routes: Sequence[MachineRoute], addresses: Sequence[AppAddress]) -> None:
         """The machines of other nodes that are reached from outside, and the addresses of all apps of the fleet, as
         they are now: all of them."""
+        self._others_by = -inf
         self._tell_addresses(addresses)
         far = {route.id: route for route in routes}
         for machine_id in far.keys() | self._far.keys():
@@ -367,8 +372,9 @@ class EdgeDoor:
 
     async def _settled(self) -> None:
         """Returns when nothing is under way that an edge before this one has asked for: what is told begins with what
-        came of it, and a machine that is about to rest is not told as one that runs."""
-        while self._resting:
+        came of it, and a machine that is about to rest is not told as one that runs. And once those of other nodes have
+        been read, or after a while: an edge that outlived a daemon forgets what the next one does not tell."""
+        while self._resting or self._clock.monotonic() < self._others_by:
             await self._clock.sleep(_SETTLES_S)
 
     async def _rest(self, message: RestMachine, link: EdgeLink) -> None:
