@@ -2,6 +2,8 @@ import os
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hawker.fair.connections import ConnectionTable, DescriptorCount, key_of, key_of_caller
 from hawker.fair.turns import Share
@@ -48,6 +50,35 @@ def test_newcomer_of_another_address_takes_from_the_one_that_has_most() -> None:
         assert there.admit(link, address)
     assert there.admit(e, "192.0.2.4")
     assert [link.closed for link in (a, b, c, d)] == [False, True, False, False]
+
+
+_Ways = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=8, max_size=60)
+
+
+@given(_Ways)
+def test_each_newcomer_without_room_takes_from_an_address_that_has_most_of_those_with_one_that_rests(
+    comers: list[tuple[int, bool]],
+) -> None:
+    there, inside = table(total=7, each=7), dict[Link, tuple[int, bool]]()
+    for address, works in comers:
+        having = [of for of, _ in inside.values()]
+        resting = {of for of, at_work in inside.values() if not at_work}
+        link = Link()
+        admitted = there.admit(link, f"192.0.2.{address}")
+        closed = [each for each in inside if each.closed]
+        if len(inside) < 7:
+            assert admitted and not closed
+        elif resting:
+            assert admitted and [having.count(inside[each][0]) for each in closed] == [max(map(having.count, resting))]
+        else:
+            assert not admitted and not closed
+        for each in closed:
+            del inside[each]
+        if admitted:
+            inside[link] = address, works
+            if works:
+                there.work(link)
+        assert len(there) == len(inside)
 
 
 def test_everybody_at_work_turns_a_newcomer_away() -> None:

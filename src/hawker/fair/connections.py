@@ -9,6 +9,7 @@ import resource
 from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
+from itertools import chain
 from typing import Protocol
 
 from hawker.fair.turns import Share
@@ -44,6 +45,7 @@ class ConnectionTable:
         self._key = key or key_of
         self._keys: dict[Closable, str] = {}
         self._counts: dict[str, int] = {}  # of each key
+        self._having: dict[int, dict[str, None]] = {}  # the keys that have so many, of those the first came first
         self._resting: dict[str, dict[Closable, None]] = {}  # the one that rests longest first
 
     def admit(self, connection: Closable, address: str) -> bool:
@@ -55,8 +57,8 @@ class ConnectionTable:
         if short and not self._close_resting(self._greediest(key)):
             return False
         self._keys[connection] = key
-        self._counts[key] = self._counts.get(key, 0) + 1
         self._resting.setdefault(key, {})[connection] = None
+        self._count(key, 1)
         return True
 
     def work(self, connection: Closable) -> None:
@@ -76,15 +78,28 @@ class ConnectionTable:
         if key is None:
             return
         self._resting[key].pop(connection, None)
-        self._counts[key] -= 1
-        if not self._counts[key]:
-            del self._counts[key], self._resting[key]
+        self._count(key, -1)
+        if key not in self._counts:
+            del self._resting[key]
 
     def __len__(self) -> int:
         return len(self._keys)
 
+    def _count(self, key: str, change: int) -> None:
+        """Of so many keys the one that has most is to be found at once: when there is no room each newcomer asks."""
+        before = self._counts.pop(key, 0)
+        if before:
+            del self._having[before][key]
+            if not self._having[before]:
+                del self._having[before]
+        if after := before + change:
+            self._counts[key] = after
+            self._having.setdefault(after, {})[key] = None
+
     def _greediest(self, newcomer: str) -> str:
-        return max(self._resting, key=lambda key: (len(self._resting[key]) > 0, self._counts[key]), default=newcomer)
+        """Of those with one that rests."""
+        most_first = chain.from_iterable(self._having[count] for count in sorted(self._having, reverse=True))
+        return next((key for key in most_first if self._resting[key]), newcomer)
 
     def _close_resting(self, key: str) -> bool:
         victim = next(iter(self._resting.get(key, ())), None)
