@@ -1,7 +1,11 @@
 """Where the edge listens: what routes want, as the warden gives it."""
 
+import asyncio
+import socket
+
 import msgspec
 
+from hawker.edge.http_connection import HttpConnection
 from hawker.feed import AllMachines, AppAddress, MachineGone
 from hawker.machine import State
 from tests.edge.edge_kit import HOST, PlayedHost, route
@@ -28,3 +32,16 @@ async def test_an_address_that_an_app_has_alone_is_told_apart(host: PlayedHost) 
     own = (AppAddress(app=machine.app, ip=HOST),)
     host.worker.say(AllMachines(machines=(machine,), addresses=(HOST,), app_addresses=own))
     await eventually(lambda: [each.owned for each in host.edge.bound()] == [True])
+
+
+async def test_the_kernel_finds_out_that_a_client_is_gone(host: PlayedHost) -> None:
+    port = free_port()
+    await host.publish(route(port, 1, handlers=("http",)))
+    _, writer = await asyncio.open_connection(HOST, port)
+    (connection,) = await eventually(lambda: list(host.edge._http._live))
+    assert isinstance(connection, HttpConnection) and connection._transport is not None
+    there = connection._transport.get_extra_info("socket")
+    assert there.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    asked = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_NODELAY)
+    assert [there.getsockopt(socket.IPPROTO_TCP, each) for each in asked] == [30, 30, 4, 1]
+    writer.close()

@@ -19,7 +19,7 @@ from hawker.edge.nghttp2 import CANCEL, INTERNAL_ERROR, NO_ERROR, Http2Session
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.requester import HttpServices
 from hawker.edge.routes import Door
-from hawker.edge.splice import UNSENT_MAX, address_of, reset, watch_peer
+from hawker.edge.splice import UNSENT_MAX, address_of, reset
 from hawker.edge.writing import Origin, OwnAnswer, refusal
 from hawker.fair.round_robin import Pieces
 from hawker.ids import AppName, new_ulid
@@ -268,7 +268,6 @@ class Http2Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(UNSENT_MAX)
-        watch_peer(self._transport)
         address = address_of(self._transport, "peername")
         if self._tls is not None:  # else it was counted when it came
             self._services.counters.add("connects")

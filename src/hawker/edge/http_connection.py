@@ -19,7 +19,7 @@ from hawker.edge.nghttp2 import is_there
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.requester import HttpServices
 from hawker.edge.routes import Door
-from hawker.edge.splice import UNSENT_MAX, address_of, reset, watch_peer
+from hawker.edge.splice import UNSENT_MAX, address_of, reset
 from hawker.edge.writing import Origin, OwnAnswer, http1_head, refusal
 from hawker.ids import AppName, new_ulid
 
@@ -69,7 +69,6 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(UNSENT_MAX)
-        watch_peer(self._transport)
         self._services.counters.add("connects")
         if not self._services.table.admit(self, address_of(self._transport, "peername")):
             self._transport.write(refusal(ProxyError(Code.HC01), self._request_id()).http1())

@@ -15,6 +15,7 @@ import msgspec
 from hawker.clock import Clock
 from hawker.edge.datagrams import DatagramDoor
 from hawker.edge.routes import Door
+from hawker.edge.splice import watch_socket
 from hawker.edge.warden import GivenDoor, WantedDoors
 from hawker.log import bind
 
@@ -119,6 +120,7 @@ class Listeners:
             if door.udp:
                 servers.append(self._receive(door, listener))
             else:
+                watch_socket(listener)
                 servers.append(await loop.create_server(lambda: self._accept(door), sock=listener, backlog=_BACKLOG))
 
 

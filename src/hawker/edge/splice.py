@@ -121,14 +121,20 @@ class Side(asyncio.Protocol):
 
 
 def watch_peer(transport: asyncio.BaseTransport) -> None:
-    """TCP finds out in two and a half minutes that the other end is gone; small writes are not held back."""
+    """Of a connection that we opened. One that was accepted has what its listener has."""
     connection = transport.get_extra_info("socket")
     if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError):  # it has ended already
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            for option, value in _KEEPALIVE:
-                connection.setsockopt(socket.IPPROTO_TCP, option, value)
+            watch_socket(connection)
+
+
+def watch_socket(connection: socket.socket) -> None:
+    """TCP finds out in two and a half minutes that the other end is gone; small writes are not held back. A listener's
+    are those of each connection that is accepted there."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option, value in _KEEPALIVE:
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def probe_host(transport: asyncio.BaseTransport, idle_s: int) -> None:

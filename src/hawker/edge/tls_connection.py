@@ -28,7 +28,7 @@ from hawker.edge.client_hello import (
 from hawker.edge.nghttp2 import is_there
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
-from hawker.edge.splice import address_of, reset, watch_peer
+from hawker.edge.splice import address_of, reset
 from hawker.edge.visits import Counters
 from hawker.edge.writing import refusal
 from hawker.errors import Fault
@@ -188,7 +188,6 @@ class _Newcomer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)
-        watch_peer(transport)
         self._came_at = self._services.clock.monotonic()
         self._deadline = self._came_at + HELLO_S
         try:
