@@ -1,23 +1,29 @@
 """Three real hosts in two regions: who asks where the app has no machine is answered from the other region, which wakes
-one, and loses a host."""
+one, and loses a host. So are datagrams."""
 
 import asyncio
+import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from anyio.to_thread import run_sync
 
 from hawker.api.contract.machine import Machine, WaitState
 from hawker.chaos.fleet.real_fleet import LabFleet
+from hawker.chaos.hostile.python_image import PYTHON, REFERENCE, write_python_image
 from hawker.errors import BadRequest
 from hawker.feed import EVERYWHERE, PUBLISH
+from tests.e2e.command_line import CommandLine
 from tests.e2e.edge_hosts import edge_hosts
 from tests.e2e.shop import Shop
+from tests.e2e.test_edge_datagrams import SERVE
 from tests.e2e.test_fleet_images import SMALL
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
-PORT, WITHIN_S = 18_445, 120.0
+PORT, UDP_PORT, WITHIN_S = 18_445, 15_362, 120.0
 
 
 @pytest.fixture
@@ -67,3 +73,42 @@ async def test_a_request_is_answered_from_another_region_which_wakes_a_machine_a
             return machines[1].id in await answer(here.host.address)
 
         await eventually(survivor, WITHIN_S)
+
+
+def datagram_answered(address: str) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+        asker.settimeout(1)
+        asker.connect((address, UDP_PORT))
+        try:
+            asker.send(b"?")
+            return asker.recv(100) == b"got ?"
+        except OSError:
+            return False
+
+
+async def test_datagrams_are_answered_from_another_region_which_wakes_a_machine(
+    fleet: LabFleet, tmp_path: Path
+) -> None:
+    here, there, _ = fleet.stalls
+    node = there.daemon
+    write_python_image(tmp_path / "image")
+    hawker = CommandLine(node.environment | {"HAWKER_URL": node.url, "HAWKER_TOKEN": node.token})
+    hawker.say("images", "import", str(tmp_path / "image"), "--as", REFERENCE)
+    config = {
+        "image": REFERENCE,
+        "init": {"exec": [PYTHON, "-c", SERVE]},
+        "services": [{"protocol": "udp", "internal_port": 5353, "ports": [{"port": UDP_PORT}]}],
+        "metadata": {"hawker_labels": "host=1", PUBLISH: EVERYWHERE},
+        **SMALL,
+    }
+    async with node.client() as client:
+        shop = await Shop(client, "names").open()
+        machine = await shop.run_somewhere(config, BadRequest)
+        answered = partial(run_sync, datagram_answered, here.host.address)
+        await eventually(answered, WITHIN_S)
+        explain = ("route", "explain", "-a", "names", f"udp://localhost:{UDP_PORT}", "-o", "json")
+        assert machine.id in hawker.say(*explain)
+        await shop.stop(machine.id)
+        await shop.wait(machine.id, WaitState.STOPPED)
+        await eventually(answered, WITHIN_S)
+        assert (await shop.get(machine.id)).state == "started", "the datagram has woken it"

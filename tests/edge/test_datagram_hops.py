@@ -9,12 +9,23 @@ import pytest
 from hawker.edge import hops, machine_socket
 from hawker.edge.datagram_hops import FlowFrame
 from hawker.edge.hop_line import HopQuestion
+from hawker.edge.routes import Routes
 from hawker.fair.crowd import Crowd
 from hawker.fair.table import EDGE_FLOWS
-from hawker.feed import CloseMachine, GatePlace
-from hawker.ids import InstanceId
+from hawker.feed import AppAddress, CloseMachine, GatePlace
+from hawker.ids import AppName, InstanceId
 from hawker.machine import State
-from tests.edge.edge_kit import PlayedHost, publish_far
+from tests.edge.edge_kit import (
+    HOST,
+    KEY,
+    PlayedHost,
+    played_host,
+    publish_abroad,
+    publish_far,
+    route,
+    seen_from_abroad,
+    seen_from_afar,
+)
 from tests.edge.udp_kit import ask, client, udp_app, udp_route
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -198,3 +209,99 @@ async def test_an_edge_of_the_version_before_lets_no_flow_in(
 
 def _of_old(kind: type[msgspec.Struct], *, datagrams: bool, **rest: object) -> msgspec.Struct:
     return kind(**rest)
+
+
+async def test_datagrams_go_to_another_region_where_nobody_of_this_one_has_room(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    async with udp_app(b"here") as (near, _), udp_app(b"abroad") as (within, _):
+        port = free_port()
+        machine = udp_route(port, within)
+        await host.publish(udp_route(port, near, hard=1))
+        await publish_abroad(host, far, gate, machine)
+        with client(port) as one, client(port) as two:
+            assert await ask(one, b"1") == b"here 1"
+            assert await ask(two, b"2") == b"abroad 2"
+            assert await ask(one, b"3") == b"here 3", "a flow stays at its machine"
+            assert far.edge.gates.of[machine.id].total == 1 == far.counted("hops")
+        host.edge.datagrams.end()
+        await eventually(lambda: inside(far) == 0)
+
+
+async def test_a_region_starts_its_machine_for_datagrams_of_another(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    async with udp_app() as (within, _):
+        port = free_port()
+        machine = udp_route(port, within, state=State.STOPPED)
+        far.worker.on_wake = lambda asleep: replace(asleep, state=State.STARTED, instance=InstanceId("new"))
+        await publish_abroad(host, far, gate, machine)
+        with client(port) as sender:
+            assert await ask(sender, b"?") == b"got ?"
+    assert far.worker.wakes == [machine.id]
+
+
+async def test_a_host_that_another_region_asks_passes_datagrams_on_to_a_host_of_its_own(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    async with udp_app() as (within, _), played_host() as third:
+        port, place = free_port(), await third.join("c" * 8, KEY)
+        machine = udp_route(port, within)
+        await host.publish(seen_from_abroad(machine, gate))
+        third.worker.put(replace(machine, publish=""))
+        far.worker.put(seen_from_afar(machine, place))
+        for each in (far, third):
+            await eventually(lambda: machine.id in each.edge.gates.of)  # noqa: B023
+        with client(port) as sender:
+            assert await ask(sender, b"1") == b"got 1" and await ask(sender, b"2") == b"got 2"
+            assert inside(third) == 1 == far.edge.gates.of[machine.id].total
+        host.edge.datagrams.end()
+        await eventually(lambda: inside(third) == inside(far) == 0)
+
+
+async def test_a_host_that_another_region_asks_tries_the_next_machine_where_one_is_not_reached(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    async with udp_app() as (within, _), played_host() as third:
+        port, place = free_port(), await third.join("c" * 8, KEY)
+        lost, there = udp_route(port, within, machine_id="0" * 14), udp_route(port, within)
+        await host.publish(seen_from_abroad(there, gate))
+        third.worker.put(replace(there, publish=""))
+        nobody = replace(place, port=free_port())
+        for machine, at in ((lost, nobody), (there, place)):
+            far.worker.put(seen_from_afar(machine, at))
+            await eventually(lambda: machine.id in far.edge.gates.of)  # noqa: B023
+        await eventually(lambda: there.id in third.edge.gates.of)
+        for _ in range(4):  # whom it asks first is drawn by lot
+            with client(port) as sender:
+                assert await ask(sender, b"?") == b"got ?"
+
+
+async def test_a_region_never_passes_datagrams_on_to_another_one(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    port, back = free_port(), host.gate_place
+    machine = udp_route(port, 1)
+    await host.publish(seen_from_abroad(machine, gate))
+    far.worker.put(seen_from_abroad(machine, back, region="ams"))
+    await eventually(lambda: far.edge.gates.of)
+    with client(port) as sender:
+        sender.send(b"?")
+        await eventually(lambda: far.counted("hops_refused_PR01") == 1)
+        await eventually(lambda: not len(host.edge.datagrams))
+    assert host.counted("hops_refused_PR01") == 0
+
+
+async def test_datagrams_reach_no_port_of_another_regions_tcp_and_no_name_that_apps_share(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    port = free_port()
+    await publish_abroad(host, far, gate, route(port, 1))
+    assert not any(door.udp for door in host.edge._routes.doors)
+    shared, machine = AppAddress(app=AppName("shop"), ip="198.51.100.1", shared=True), udp_route(port, 1, publish="")
+    routes = Routes()
+    routes.replace([machine], (HOST,), (shared,))
+    assert not routes.of_region(machine.app, port, "", inside=False, udp=True)
+    routes.replace([machine], (HOST,), (replace(shared, shared=False),))
+    assert set(routes.of_region(machine.app, port, "", inside=False, udp=True)) == {machine.id}
+    assert not routes.of_region(machine.app, port, "", inside=False)

@@ -439,5 +439,5 @@ async def test_a_region_is_where_a_machine_has_its_request_replayed(
 
 @pytest.mark.parametrize("said", ["", "a\r\nx: y", "x" * 33, "\u0663"])
 def test_machine_that_another_region_names_is_an_id_or_nobody(said: str) -> None:
-    assert hops._chosen(HopAnswer(let_in=True, machine=MachineId(said))) is None
-    assert hops._chosen(HopAnswer(let_in=True, machine=MachineId("f1"))) == "f1"
+    assert hops.chosen_in(HopAnswer(let_in=True, machine=MachineId(said))) is None
+    assert hops.chosen_in(HopAnswer(let_in=True, machine=MachineId("f1"))) == "f1"

@@ -212,6 +212,8 @@ def test_services_for_other_regions_are_without_what_only_their_own_host_needs()
     (row,) = served_rows(NODE, record)
     app, publish, services = row.values
     assert (row.at.key, app, publish) == ((NODE, record.id), record.app, EVERYWHERE)
-    (told,) = msgspec.json.decode(str(services), type=list[Service])
-    assert told == Service(internal_port=80, ports=(Port(port=80),))
-    assert not list(served_rows(NODE, machine(config=config_of(services=[dns]))))
+    assert msgspec.json.decode(str(services), type=list[Service]) == [
+        Service(internal_port=53, protocol="udp", ports=(Port(port=53),)),
+        Service(internal_port=80, ports=(Port(port=80),)),
+    ]
+    assert not list(served_rows(NODE, machine(config=config_of(services=[{"internal_port": 80}]))))

@@ -156,7 +156,7 @@ CREATE TABLE served_machines (
     machine TEXT NOT NULL,
     app TEXT NOT NULL DEFAULT '',
     publish TEXT NOT NULL DEFAULT '',      -- `*`: its ports are published at every edge
-    services TEXT NOT NULL DEFAULT '[]',   -- those of its config that are reached by TCP
+    services TEXT NOT NULL DEFAULT '[]',   -- those of its config that are reached
     PRIMARY KEY (node, machine)
 ) WITHOUT ROWID;
 

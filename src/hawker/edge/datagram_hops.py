@@ -19,10 +19,21 @@ import msgspec
 
 from hawker.clock import Clock
 from hawker.edge.hop_line import HopAnswer, read_word
-from hawker.edge.hops import ANSWER_S, FREE_S, LATE_S, HopDialer, hold_s_of, refused, unreached
-from hawker.edge.machine_socket import FlowListener, MachineSocket
+from hawker.edge.hops import (
+    ANSWER_S,
+    FREE_S,
+    LATE_S,
+    MOST_TRIES,
+    HopDialer,
+    chosen_in,
+    hold_s_of,
+    refused,
+    unreached,
+)
+from hawker.edge.machine_socket import FlowListener, MachineEnd, MachineSocket
 from hawker.edge.refusal import Code, ProxyError
-from hawker.edge.routes import Routes
+from hawker.edge.routes import Door, Routes
+from hawker.edge.steering import Aim, Steering
 from hawker.edge.visits import WAKE_TIMEOUT_S, Counters, Spawn, Visit, Visits
 from hawker.fair.crowd import Crowd
 from hawker.fair.table import EDGE_FLOWS
@@ -53,6 +64,8 @@ class FlowQuestion(msgspec.Struct, frozen=True, kw_only=True):
     service: int
     """Its place in the machine's config, from 0."""
     hold_s: float = 0.0
+    port: int = 0
+    """As in `HopQuestion`: from another region, into whichever machine the asked host chooses; 0 otherwise."""
 
 
 class _FlowLine(asyncio.Protocol, ABC):
@@ -183,6 +196,14 @@ class _Asking(_FlowLine):
             end.answer.set_exception(error)
 
 
+def _question_of(visit: Visit, hold_s: float) -> FlowQuestion:
+    """Of another region no machine is named."""
+    machine, aim = visit.target.machine, visit.aim
+    if machine.region and aim is not None:
+        return FlowQuestion(app=machine.app, machine=MachineId(""), service=0, hold_s=hold_s, port=aim.door.port)
+    return FlowQuestion(app=machine.app, machine=machine.id, service=visit.target.number, hold_s=hold_s)
+
+
 class DatagramHops:
     """Keeps `FarFlows`. For one event loop."""
 
@@ -197,7 +218,7 @@ class DatagramHops:
         gate, target, place = visit.gate, visit.target, visit.target.machine.gate
         assert place is not None, "a machine of this host has its gate here"
         hold_s = hold_s_of(visit, began, self._now())
-        question = FlowQuestion(app=target.machine.app, machine=target.machine.id, service=target.number, hold_s=hold_s)
+        question = _question_of(visit, hold_s)
         try:
             line = await self._line(place)
             end, answer = await line.ask(question, hold_s + LATE_S if hold_s else ANSWER_S, listener)
@@ -206,6 +227,7 @@ class DatagramHops:
         if not answer.let_in:
             raise refused(gate, answer, self._now())
         gate.answered(target.number)
+        visit.machine = chosen_in(answer)
         return end
 
     def sweep(self) -> None:
@@ -238,7 +260,7 @@ class _Guest:
         self.number, self.app, self.org = number, app, org
         self.scope = anyio.CancelScope()
         self.visit: Visit | None = None
-        self.machine: MachineSocket | None = None
+        self.machine: MachineEnd | None = None
         self._line = line
 
     def hear(self, data: bytes) -> None:
@@ -246,6 +268,11 @@ class _Guest:
 
     def lose(self, why: ProxyError | None) -> None:
         self._line.end(self, why)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the machine that it leads to is still the one; a third host's gate says so when it is not."""
+        return not isinstance(self.machine, MachineSocket) or self.machine.goes_on
 
 
 class AskedLine(_FlowLine):
@@ -307,7 +334,7 @@ class AskedLine(_FlowLine):
         elif kind is FlowFrame.END:
             self._release(guest)
         elif guest.machine is not None:
-            if guest.machine.goes_on:
+            if guest.goes_on:
                 guest.machine.send(content)
             else:
                 self.end(guest, None)
@@ -322,12 +349,14 @@ class AskedLine(_FlowLine):
 
 
 class DatagramGate:
-    """Lets flows of other hosts' edges into machines of this one. For one event loop."""
+    """Lets flows of other hosts' edges into machines of this one, and those of other regions into any of this region.
+    For one event loop."""
 
     def __init__(
         self,
         routes: Routes,
         visits: Visits,
+        hops: DatagramHops,
         spawn: Spawn,
         clock: Clock,
         counters: Counters,
@@ -336,6 +365,7 @@ class DatagramGate:
         self.owner = routes.owner
         self.lines: set[AskedLine] = set()
         self._visits = visits
+        self._hops = hops
         self._spawn = spawn
         self._now = clock.monotonic
         self._counters = counters
@@ -374,25 +404,58 @@ class DatagramGate:
         self._say(EdgeLogLine(app=app, code=error.code.name, text=error.whole))
 
     async def _let_in(self, line: AskedLine, guest: _Guest, question: FlowQuestion) -> None:
-        hold_s = min(question.hold_s, WAKE_TIMEOUT_S) if question.hold_s > 0 else 0.0
-        began, held = self._now() - WAKE_TIMEOUT_S + hold_s, hold_s > 0
-        app, machine, service = question.app, question.machine, question.service
         with guest.scope:
             try:
-                visit = await self._visits.admit(app, machine, service, began, hold=held, udp=True)
+                visit, machine = await self._enter(guest, question)
             except ProxyError as error:
                 self._counters.add(f"hops_refused_{error.code.name}")
                 line.refuse(guest, error)
                 return
             if not line.has(guest):
+                machine.close()
                 self._visits.end(visit)
                 return
             visit.last()
-            guest.visit = visit
-            try:
-                guest.machine = MachineSocket(visit, guest)
-            except OSError as error:
-                line.refuse(guest, ProxyError(Code.PC01, known=f"machine {machine} has no address ({error})"))
-                return
+            guest.visit, guest.machine = visit, machine
             self._counters.add("hops")
-            line.answer(guest.number, HopAnswer(let_in=True))
+            chosen = visit.target.machine.id if question.port else None
+            line.answer(guest.number, HopAnswer(let_in=True, machine=chosen))
+
+    async def _enter(self, guest: _Guest, question: FlowQuestion) -> tuple[Visit, MachineEnd]:
+        """As `HopDoor` lets a request in. Raises `ProxyError`."""
+        hold_s = min(question.hold_s, WAKE_TIMEOUT_S) if question.hold_s > 0 else 0.0
+        began, apart = self._now() - WAKE_TIMEOUT_S + hold_s, frozenset[MachineId]()
+        tries, cause = MOST_TRIES if question.port else 1, None
+        while True:
+            try:
+                visit = await self._admit(question, apart, began, held=hold_s > 0)
+            except ProxyError as error:
+                raise cause or error from error
+            try:
+                return visit, await self._reach(visit, began, guest)
+            except ProxyError as error:
+                self._visits.end(visit)
+                apart, cause, tries = apart | {visit.target.machine.id}, error, tries - 1
+                if not tries:
+                    raise
+            except BaseException:
+                self._visits.end(visit)
+                raise
+
+    async def _admit(self, question: FlowQuestion, apart: frozenset[MachineId], began: float, *, held: bool) -> Visit:
+        """Raises `ProxyError`."""
+        if question.port:
+            aim = Aim(Door("", question.port, udp=True), question.app, Steering(apart=apart))
+            return await self._visits.admit_from_afar(aim, "", began)
+        machine, service = question.machine, question.service
+        return await self._visits.admit(question.app, machine, service, began, hold=held, udp=True)
+
+    async def _reach(self, visit: Visit, began: float, guest: _Guest) -> MachineEnd:
+        """Raises `ProxyError`."""
+        if not visit.target.is_near:
+            return await self._hops.open(visit, began, guest)
+        try:
+            return MachineSocket(visit, guest)
+        except OSError as error:
+            machine = visit.target.machine.id
+            raise ProxyError(Code.PC01, known=f"machine {machine} has no address ({error})") from error

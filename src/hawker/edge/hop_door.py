@@ -15,6 +15,7 @@ from hawker.clock import Clock
 from hawker.edge.datagram_hops import DatagramGate
 from hawker.edge.dialing import Dialer
 from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word
+from hawker.edge.hops import MOST_TRIES
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door
 from hawker.edge.splice import Side, address_of
@@ -39,7 +40,6 @@ it must not keep the others out."""
 _BACKLOG = 4096
 _BIND_AGAIN_S = 5.0
 _WHY_CHARS = 1000
-_TRIES = 3  # machines that are asked for one request of another region
 _log = bind("hawker.edge")
 
 
@@ -292,7 +292,7 @@ class HopDoor:
     ) -> tuple[Visit, Side]:
         """Of an edge of another region, into the machine that this host chooses. It names one in each question of its
         own, and who is asked so asks nobody else: so no request goes round. Raises `ProxyError`."""
-        aim, tries, cause = _aim_of(question), _TRIES if question.port else 1, None
+        aim, tries, cause = _aim_of(question), MOST_TRIES if question.port else 1, None
         while True:
             try:
                 if question.port:

@@ -42,6 +42,8 @@ FREE_S = 15.0
 """So long is a connection kept that nobody uses."""
 _FREE_OF_GATE = 64
 _ID_CHARS, _MOST_APART = 32, 32
+MOST_TRIES = 3
+"""Machines that a host asks for one request of another region."""
 LOST_S, GONE_S = 1.3, 4.0
 """A host that is silent for so long, the probe that followed one second included, is avoided, and what may be repeated
 goes elsewhere; after the longer one, and three probes more, everything that waits for it ends."""
@@ -180,7 +182,7 @@ class HopDialer:
             self._keep(place, caller)
             raise refused(gate, answer, self._now())
         gate.answered(target.number)
-        visit.machine = _chosen(answer)
+        visit.machine = chosen_in(answer)
         if lasting:
             caller.probe(lasting=True)
         return caller.line.open(make())
@@ -313,7 +315,7 @@ async def stay_at(place: Path, clock: Clock) -> None:
         await clock.sleep(_STAY_AGAIN_S)
 
 
-def _chosen(answer: HopAnswer) -> MachineId | None:
+def chosen_in(answer: HopAnswer) -> MachineId | None:
     """Its id goes into headers; what cannot be one is none."""
     said = answer.machine or ""
     return MachineId(said) if said.isascii() and said.isalnum() and len(said) <= _ID_CHARS else None

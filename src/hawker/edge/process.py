@@ -131,12 +131,15 @@ class Edge:
 
         self._clients = table = ConnectionTable(EDGE_CONNECTIONS, scarce, is_own)
         hops = ConnectionTable(EDGE_HOPS, scarce)
-        self.datagram_gate = gate = DatagramGate(self._routes, self._visits, self.spawn, clock, self.counters, self.say)
+        flow_hops = DatagramHops(self._hop_dialer, clock)
+        self.datagram_gate = gate = DatagramGate(
+            self._routes, self._visits, flow_hops, self.spawn, clock, self.counters, self.say
+        )
         self.hops = HopDoor(identity, self._visits, dialer, self.spawn, clock, self.counters, hops, gate)
         self._raw = RawConnections(
             self._routes, self._visits, dialer, self.spawn, clock, self.counters, self.figures, table, self.say
         )
-        self.datagrams = self._with_datagrams(scarce)
+        self.datagrams = self._with_datagrams(flow_hops, scarce)
         replays = ReplayRoutes()
         self._http = parts.http(self._shared(dialer, table, replays))
         self._shaking = ConnectionTable(EDGE_HANDSHAKES, scarce, is_own)
@@ -150,9 +153,8 @@ class Edge:
     def _doors(self) -> Iterable[Door]:
         return self._routes.doors
 
-    def _with_datagrams(self, scarce: Scarce) -> DatagramFlows:
+    def _with_datagrams(self, hops: DatagramHops, scarce: Scarce) -> DatagramFlows:
         found, clock, figures = (self._routes, self._visits), self._clock, self.figures
-        hops = DatagramHops(self._hop_dialer, clock)
         return DatagramFlows(*found, hops, self.spawn, clock, self.counters, figures, scarce, self.say)
 
     def _shared(self, dialer: Dialer, table: ConnectionTable, replays: ReplayRoutes) -> HttpServices:

@@ -198,22 +198,24 @@ class Routes:
         found = {each.id: _inside(each, port) for each in self._machines_of.get(app, {}).values()}
         return {machine_id: target for machine_id, target in found.items() if target is not None}
 
-    def of_region(self, app: AppName, port: int, spoken: str, *, inside: bool) -> dict[MachineId, ServiceTarget]:
-        """For an edge of another region: machines of this one that are reached at this port and spoken to in this way.
-        Without `inside` none but those that are reached from outside."""
+    def of_region(
+        self, app: AppName, port: int, spoken: str, *, inside: bool, udp: bool = False
+    ) -> dict[MachineId, ServiceTarget]:
+        """For an edge of another region: machines of this one that are reached at this port and spoken to in this way,
+        or with `udp` by datagrams. Without `inside` none but those that are reached from outside."""
         if inside:
             found = self.inside(app, port)
         else:
-            outside = app in self._named or app in self._owned_by
+            outside = app in self._owned_by or (app in self._named and not udp)
             machines = [
                 each for each in self._machines_of.get(app, {}).values() if outside or each.publish == EVERYWHERE
             ]
             served = (each for machine in machines for each in _served(machine))
-            found = {target.machine.id: target for target, number in served if number == port and not target.is_udp}
+            found = {target.machine.id: target for target, number in served if number == port and target.is_udp is udp}
         return {
             machine_id: target
             for machine_id, target in found.items()
-            if not target.machine.region and spoken_of(target.port) == spoken
+            if not target.machine.region and (udp or spoken_of(target.port) == spoken)
         }
 
     def network(self, app: AppName) -> int:

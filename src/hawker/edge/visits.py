@@ -174,7 +174,8 @@ class Visits:
         neither can be, others are to be asked. Raises `ProxyError`."""
 
         def targets() -> list[ServiceTarget]:
-            there, steering = self._routes.of_region(aim.app, aim.door.port, spoken, inside=aim.inside), aim.steering
+            door, steering = aim.door, aim.steering
+            there = self._routes.of_region(aim.app, door.port, spoken, inside=aim.inside, udp=door.udp)
             if steering.force is not None:
                 return [there[steering.force]] if steering.force in there else []
             return [each for each in there.values() if each.machine.id not in steering.apart]
@@ -187,7 +188,8 @@ class Visits:
         if visit is not None:
             return visit
         if self._may_start(found):
-            return await self._enter(aim.app, Door(f"@{aim.steering.force or ''}", aim.door.port), targets, began)
+            door = Door(f"@{aim.steering.force or ''}", aim.door.port, aim.door.udp)
+            return await self._enter(aim.app, door, targets, began)
         full = any(gate.is_open for each in found if (gate := self._gates.of.get(each.machine.id)) is not None)
         raise ProxyError(Code.HQ01 if full else Code.PR01, known=self._why(found))
 

@@ -68,7 +68,7 @@ _log = bind("hawker.edge")
 _STATES = frozenset(State)
 
 _Place = tuple[str, str]  # node, machine
-_TCP_SERVICES = msgspec.json.Decoder(tuple[Service, ...])
+_SERVED = msgspec.json.Decoder(tuple[Service, ...])
 
 
 class FarRoutes:
@@ -220,7 +220,7 @@ def stand_in(row: Sequence[Value], gate: GatePlace) -> MachineRoute | None:
     _, app, publish, services, region, network, org = row
     name = AppName(str(app))
     try:
-        served = _TCP_SERVICES.decode(str(services))
+        served = _SERVED.decode(str(services))
     except msgspec.DecodeError:
         return None
     return MachineRoute(

@@ -169,7 +169,7 @@ def services_served(services: Iterable[Service]) -> list[Service]:
     return [
         replace(each, concurrency=None, checks=None, autostop=None, autostart=None, min_machines_running=None)
         for each in services
-        if (each.protocol or "tcp") == "tcp" and each.internal_port and each.ports
+        if (each.protocol or "tcp") in ("tcp", "udp") and each.internal_port and each.ports
     ]
 
 
