@@ -231,6 +231,13 @@ class _HandsOn(Visits):
         return await self.begin(replace(aim, door=next(doors, aim.door)), began)
 
 
+class _BelievesStarts(Visits):
+    """A machine whose start was accepted comes up."""
+
+    def _doubt_starts(self) -> None:
+        self._accepted.clear()
+
+
 class _FallsBack(Visits):
     """Where nobody of the region that was asked for is known, anybody will do."""
 
@@ -415,6 +422,13 @@ PLANTS: tuple[PlantedBug[EdgeKit], ...] = (
     ),
     _plant("never-rests", "no machine ever rests", EdgeKit(rests=_never_rests), I.RESTED),
     _plant("repeats-all", "a POST is sent again to another machine", _with_exchange(_RepeatsAll), I.SENT_ONCE),
+    _plant(
+        "start-believed",
+        "a start that was accepted and came to nothing is waited for",
+        EdgeKit(visits=_BelievesStarts),
+        I.SERVED,
+        I.ANSWERED,
+    ),
     _plant(
         "region-falls-back",
         "a request that is forced to a region is led to another one where nobody of that one is known",

@@ -17,6 +17,10 @@ HOSTS = 3
 RUN_S = 90.0
 RESTORED_S = 10.0
 """After somebody stopped a machine that was to run: another one does."""
+FAILS_S = 20.0
+"""A refusal of this length is said to nobody: starts are accepted, and come to nothing."""
+WELL_S = 7.0
+"""After what hindered somebody is over all is well again."""
 _LONG_REFUSAL_S = IDLE_S + WAKE_S + 45.0
 _ACTOR = "world"
 ABROAD = "ams"
@@ -186,11 +190,14 @@ def _drawn_at(replaced: Sequence[str], chance: Chance, verb: EdgeVerb, at: float
         case EdgeVerb.CUT:
             word = str(chance.between(1, HOSTS))
         case EdgeVerb.REFUSE:
-            amount = chance.one_of((2.0, 20.0, _LONG_REFUSAL_S))
+            amount = chance.one_of((2.0, FAILS_S, _LONG_REFUSAL_S))
         case EdgeVerb.LEASE:
             amount = 2 * IDLE_S
         case _:
             pass
+    fails = verb is EdgeVerb.REFUSE and amount == FAILS_S
+    if fails:
+        at, host = at + IDLE_S + 5.0, "1"
     kept = verb is EdgeVerb.STOP and bool(MACHINES[word][1].get("least"))
     if kept:
         at += IDLE_S + 5.0  # the others rest
@@ -207,17 +214,27 @@ def _drawn_at(replaced: Sequence[str], chance: Chance, verb: EdgeVerb, at: float
         app, place = word[:-1], str(MACHINES[word][0])
         for after in (0.01, 0.03, 0.06, 0.1):
             operations.append(EdgeOperation(0, at + after, _ACTOR, EdgeVerb.ASK, place, 1.0, f"{app} GET ok 1 1"))
-    if verb is EdgeVerb.REFUSE and amount > WAKE_S:  # who sleeps then is asked for in vain
-        at += IDLE_S + 5.0
-        operations.append(EdgeOperation(0, at, _ACTOR, EdgeVerb.ASK, host, 1.0, "lazy GET ok 1 1"))
-        operations += _asked_again(at)
-        end = at + WAKE_S + 15.0  # nothing is healed before the client has given up
-        operations.append(EdgeOperation(0, end, _ACTOR, EdgeVerb.ASK, host, 1.0, "steady GET ok 1 1"))
+    if verb is EdgeVerb.REFUSE:
+        more, at = _after_refusal(host, amount, at)
+        operations += more
     if verb is EdgeVerb.BURST and amount == 1.0 and chance.happens(0.5):  # who comes just before a rest, and stays
         at += IDLE_S - 1.0
         operations.append(EdgeOperation(0, at, _ACTOR, EdgeVerb.ASK, host, 1.0, f"{word} GET ok 4000 1"))
     gap = 1.0 if verb is EdgeVerb.BURST else chance.one_of((0.0, 0.001, 0.01, 0.05, 0.2, 0.5, 2.0))
     return operations, at + gap
+
+
+def _after_refusal(host: str, seconds: float, at: float) -> tuple[list[EdgeOperation], float]:
+    """Who sleeps is asked for while nobody is started, and once all is well again."""
+    asked, operations = partial(EdgeOperation, 0, actor=_ACTOR, verb=EdgeVerb.ASK, label=host, amount=1.0), []
+    if seconds == FAILS_S:
+        operations = [asked(at=at + after, word="lazy GET ok 1 1") for after in (1.0, FAILS_S + WELL_S + 1.0)]
+        at += FAILS_S + WELL_S + 2.0
+    if seconds > WAKE_S:
+        at += IDLE_S + 5.0
+        operations = [asked(at=at, word="lazy GET ok 1 1"), *_asked_again(at)]
+        operations.append(asked(at=at + WAKE_S + 15.0, word="steady GET ok 1 1"))  # who waits has given up
+    return operations, at
 
 
 def _asked_again(at: float) -> list[EdgeOperation]:

@@ -19,9 +19,11 @@ from hawker.proof.edge_checks import WAKE_S, EdgeLedger, SentRequest
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.edge.edge_plan import (
     ALL,
+    FAILS_S,
     FORCED,
     OTHER_NUMBER,
     RESTORED_S,
+    WELL_S,
     EdgeOperation,
     EdgeOutcome,
     EdgePlan,
@@ -51,7 +53,6 @@ _ENCLOSED = {"other", HIDDEN, _NOBODY}
 _LOOK_S = 0.5
 _REPLAYED = 11  # times at most is a request in a machine that has it replayed without an end
 _KNOWN_S = 2.0  # until all hosts know of each other, in the beginning
-_LONG_S = 7.0  # after what hindered somebody is over all is well again
 _GOSSIP_S = 4.0  # until a host that is gone is called down
 _ELSEWHERE_S, _ENDED_S = 1.8, 6.0  # after a host is lost: until what may be repeated is, and all else has ended
 
@@ -234,10 +235,11 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         hosts = self._hosts if seconds > WAKE_S else [host]
         for each in hosts:
             each.refuses = verb is EdgeVerb.REFUSE
+            each.fails = each.refuses and seconds == FAILS_S
             each.slow_s = 0.0 if each.refuses else 2.0
         await self._clock.sleep(seconds)
         for each in hosts:
-            each.refuses, each.slow_s = False, 0.0
+            each.refuses, each.fails, each.slow_s = False, False, 0.0
         self._hinder_from_now()
 
     async def _lease(self, host: PlayedHost, seconds: float) -> None:
@@ -310,7 +312,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         """Unless something else has kept them from it, or no machine near them is ready any more."""
         began = self._clock.monotonic()
         await self._clock.sleep(_ELSEWHERE_S)
-        if sum(at >= began - _LONG_S for at in self._blows) == 1:
+        if sum(at >= began - WELL_S for at in self._blows) == 1:
             for request, edge in requests:
                 ready = self._near_and_ready(edge, request.app)
                 if request.waits and len(request.reached) == 1 and ready:
@@ -368,6 +370,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         self._ledger.sent(request)
         meant = request.region if inside is None else host.region
         near, there = self._near_and_ready(host, app), self._ready_in(meant, app)
+        woken = self._may_wake(app)
         client, process, edge_begun = PlayedClient(), 0, None
         path = f"/{request.id}/{milliseconds}/{word}/" + (f"{target:014x}" if word == "machine" else "lazy")
         try:
@@ -387,9 +390,10 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             status = None
         request.excused = not host.powered or edge_begun is None or host.begun_at(process) != edge_begun
         ready = bool(near) and near == self._near_and_ready(host, app) and not self._disturbed(began)
-        served = (ready and app == "steady") or (self._wakes(app, began) and client.code != "HQ01")
+        woken = woken and self._may_wake(app) and self._is_calm(began) and client.code != "HQ01"
+        served = (ready and app == "steady") or woken
         if steered or inside is not None:  # somebody of the region is ready all the while
-            known = not any(at >= began - _LONG_S for at in self._hindered)
+            known = not any(at >= began - WELL_S for at in self._hindered)
             served = app in ("steady", "other") and bool(there) and there == self._ready_in(meant, app) and known
             served &= way.admitted
         self._ledger.answered(request.id, status, served=served and request.may_be_repeated and request.plain)
@@ -406,12 +410,15 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         """On all hosts of the region; empty for none."""
         return [each for host in self._hosts if host.region == region for each in self._near_and_ready(host, app)]
 
-    def _wakes(self, app: str, since: float) -> bool:
-        """Nobody and nothing has kept the machines of this app, which sleep, from being woken."""
+    def _may_wake(self, app: str) -> bool:
+        """Nobody keeps the machines of this app, which sleep, from being woken."""
         machines = [each for each in self._machines.values() if each.app == app]
         willing = all(each.healthy and not each.cordoned for each in machines)
-        able = all(each.daemon and not each.refuses for each in self._hosts)
-        return app in ("lazy", "herd") and willing and able and not any(at >= since - _LONG_S for at in self._hindered)
+        return app in ("lazy", "herd") and willing and all(each.daemon and not each.refuses for each in self._hosts)
+
+    def _is_calm(self, since: float) -> bool:
+        """Nothing has kept anybody from it for some seconds before, nor for as long after."""
+        return not any(since - WELL_S <= at <= since + WELL_S for at in self._hindered)
 
     def _disturbed(self, since: float) -> bool:
         """More than one blow: what is repeated once may meet another one."""
@@ -432,7 +439,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         self._hinder_from_now()
         self._late_s = 0.0
         for host in self._hosts:
-            host.refuses, host.slow_s, host.leased = False, 0.0, False
+            host.refuses, host.fails, host.slow_s, host.leased = False, False, 0.0, False
         self._ledger.forgive()
         await self._clock.sleep(QUIET_S)
 

@@ -141,7 +141,7 @@ class PlayedHost:
         self.daemon = True
         self.powered = True
         self.lost_at = -inf  # when its power failed
-        self.refuses = False  # to start machines
+        self.refuses = self.fails = False  # to start machines; so that each has ended before anybody is told of it
         self.leased = False  # so none of its machines may rest
         self.slow_s = 0.0  # a start takes so much longer
         self._wires = wires
@@ -377,11 +377,13 @@ class PlayedHost:
 
     async def _wake(self, message: WakeMachine, link: PlayedLink) -> None:
         machine = self.machines[message.id]
-        why = "no room" if self.refuses else ""
+        why = "no room" if self.refuses and not self.fails else ""
         if not why and machine.state not in (State.STOPPED, State.SUSPENDED, State.STARTED, State.STARTING):
             why = f"it is {machine.state}"
         self._say_to(link, EdgeAnswer(call=message.call, refused=why))
-        if not why:
+        if self.fails:
+            self.tell(machine)
+        elif not why:
             self._count_wake(machine, link)
             await self.start(machine)
 
