@@ -3,7 +3,7 @@
 import posixpath
 import re
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -21,9 +21,14 @@ from hawker.config.process_rules import (
     stop_complaints,
 )
 from hawker.config.service_rules import MAX_CHECKS, check_complaints
+from hawker.deferred import deferred
 from hawker.errors import Unprocessable
-from hawker.gpu import MOST, Demand, is_kind
 from hawker.value_object import ValueObject
+
+if TYPE_CHECKING:
+    from hawker import gpu
+else:
+    gpu = deferred("hawker.gpu")  # few orders ask for one
 
 
 class Attached(Protocol):
@@ -35,12 +40,12 @@ class Attached(Protocol):
     def gpus(self) -> bool: ...
 
 
-def demand_of(config: MachineConfig) -> Demand | None:
+def demand_of(config: MachineConfig) -> "gpu.Demand | None":
     """None: no GPU. A kind without a number is one device."""
     given = config.guest
     if given is None or not given.gpu_kind:
         return None
-    return Demand(kind=given.gpu_kind, count=1 if given.gpus is None else given.gpus)
+    return gpu.Demand(kind=given.gpu_kind, count=1 if given.gpus is None else given.gpus)
 
 
 def gpus(config: MachineConfig) -> Iterator[str]:
@@ -51,10 +56,10 @@ def gpus(config: MachineConfig) -> Iterator[str]:
         if given.gpus:
             yield "guest.gpus says how many, but guest.gpu_kind does not say of what kind"
         return
-    if not is_kind(demand.kind):
+    if not gpu.is_kind(demand.kind):
         yield f"guest.gpu_kind must be small letters, digits and dashes, not {demand.kind!r:.80}"
-    if not 1 <= demand.count <= MOST:
-        yield f"guest.gpus must be between 1 and {MOST}, not {demand.count}"
+    if not 1 <= demand.count <= gpu.MOST:
+        yield f"guest.gpus must be between 1 and {gpu.MOST}, not {demand.count}"
     if given.max_memory_mb:
         yield "guest.max_memory_mb and guest.gpu_kind exclude each other: devices write to all memory of their machine"
 
