@@ -30,8 +30,9 @@ from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest
 from hawker.chaos.deploys.deployed_app import APP, HERE, IMAGE, PORT, DeployedApp, app_of, edge_fleet
 from hawker.chaos.edge.edge_trial import judged, notes_of, reached
 from hawker.clock import Clock, SystemClock
+from hawker.config import PUBLISH
 from hawker.errors import Unavailable
-from hawker.feed import EVERYWHERE, PUBLISH
+from hawker.feed import EVERYWHERE
 
 REGIONS, STREET = ("mad",), 19
 CALM_S = 4.0

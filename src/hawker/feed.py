@@ -21,12 +21,8 @@ from hawker.names import is_private_address, network_of_address
 from hawker.route_question import AskRoute, RouteExplained
 from hawker.version import VERSION
 
-PUBLISH = "hawker_publish"
-"""Metadata of a machine: the ports of its services are those of the host. The value is an address of the host, or `*`
-for all addresses that the edge has."""
 EVERYWHERE = "*"
-NOT_YET = "the edge does not listen there yet"
-"""Of a published port: that may change by itself."""
+"""Of `PUBLISH` in a machine's metadata: at all addresses that the edge has."""
 POSTGRES = "pg_tls"
 """The handler that has the edge end TLS as clients of PostgreSQL begin it."""
 ENDS_TLS = frozenset({"tls", POSTGRES})
@@ -78,7 +74,7 @@ class GatePlace(msgspec.Struct, frozen=True, kw_only=True):
 
 class MachineRoute(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the edge knows of one machine. `hosts` are where it is reached, in the order to try. `health` is the
-    worst of what its services' checks and those of kind readiness say. `publish`: see `PUBLISH`; empty is not
+    worst of what its services' checks and those of kind readiness say. `publish`: see `config.PUBLISH`; empty is not
     published. `idle_s` is how long it does nothing before it may rest. Times are seconds.
 
     `network` is the number of its private network, which no other organization has, nor another network of its own; 0

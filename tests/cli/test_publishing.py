@@ -9,10 +9,9 @@ from hawker.api.contract.port import PublishedPortState
 from hawker.cli.exits import Failure
 from hawker.cli.publishing import addresses, published, published_now, unserved, where
 from hawker.clock import ManualClock
-from hawker.config import MachineConfig, Service
+from hawker.config import PUBLISH, MachineConfig, Service
 from hawker.config.machine import Port, Static, TlsOptions
 from hawker.errors import Unavailable
-from hawker.feed import PUBLISH
 
 PARAMS = MachineParams(app_name="shop", machine_id="m")
 CONFIG = MachineConfig(metadata={PUBLISH: "*"})

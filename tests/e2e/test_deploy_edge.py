@@ -17,7 +17,8 @@ from anyio.to_thread import run_sync
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.deploy import CREATE_DEPLOY, GET_DEPLOY, CreateDeployRequest, DeployInfo, DeployParams
 from hawker.api.contract.machine import Machine
-from hawker.feed import EVERYWHERE, PUBLISH
+from hawker.config import PUBLISH
+from hawker.feed import EVERYWHERE
 from hawker.flytoml.machines import GROUP, PLATFORM
 from hawker.machine import GONE
 from tests.e2e.running_node import running_node

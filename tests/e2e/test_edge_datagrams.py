@@ -15,7 +15,8 @@ from anyio.to_thread import run_sync
 
 from hawker.api.contract.machine import WaitState
 from hawker.chaos.hostile.python_image import PYTHON, REFERENCE
-from hawker.feed import EVERYWHERE, PUBLISH
+from hawker.config import PUBLISH
+from hawker.feed import EVERYWHERE
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.shop import Shop

@@ -13,8 +13,9 @@ import pytest
 from hawker.api.contract.machine import Machine, WaitState
 from hawker.chaos.fleet.real_fleet import LabFleet
 from hawker.clock import SystemClock
+from hawker.config import PUBLISH
 from hawker.errors import BadRequest
-from hawker.feed import EVERYWHERE, PUBLISH
+from hawker.feed import EVERYWHERE
 from tests.certificates import issued, root_pem
 from tests.e2e.command_line import CommandLine
 from tests.e2e.edge_hosts import edge_hosts

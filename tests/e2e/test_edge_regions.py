@@ -13,8 +13,9 @@ from anyio.to_thread import run_sync
 from hawker.api.contract.machine import Machine, WaitState
 from hawker.chaos.fleet.real_fleet import LabFleet
 from hawker.chaos.hostile.python_image import PYTHON, REFERENCE, write_python_image
+from hawker.config import PUBLISH
 from hawker.errors import BadRequest
-from hawker.feed import EVERYWHERE, PUBLISH
+from hawker.feed import EVERYWHERE
 from tests.e2e.command_line import CommandLine
 from tests.e2e.edge_hosts import edge_hosts
 from tests.e2e.shop import Shop

@@ -17,8 +17,9 @@ from anyio.to_thread import run_sync
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.certificate import IMPORT_CERTIFICATE, ImportCertificateRequest
 from hawker.api.contract.machine import WaitState
+from hawker.config import PUBLISH
 from hawker.errors import HawkerError
-from hawker.feed import EVERYWHERE, HOP_OFFSET, PUBLISH, process_of
+from hawker.feed import EVERYWHERE, HOP_OFFSET, process_of
 from hawker.ids import AppName
 from tests.certificates import issued, root_pem
 from tests.e2e.command_line import CommandLine

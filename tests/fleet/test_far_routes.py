@@ -7,8 +7,9 @@ import pytest
 
 from hawker.catalog.contract import ResultTable, Statement
 from hawker.clock import SystemClock
+from hawker.config import PUBLISH
 from hawker.errors import Unavailable
-from hawker.feed import EVERYWHERE, PUBLISH, GatePlace, MachineRoute, RouteHealth
+from hawker.feed import EVERYWHERE, GatePlace, MachineRoute, RouteHealth
 from hawker.fleet import far_routes
 from hawker.fleet.far_routes import MAX_HOSTS, FarRoutes
 from hawker.ids import AppName, NodeId

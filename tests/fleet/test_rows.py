@@ -6,8 +6,9 @@ import apsw
 import msgspec
 import pytest
 
+from hawker.config import PUBLISH
 from hawker.config.machine import Port, Service
-from hawker.feed import EVERYWHERE, PUBLISH, ShownChallenge
+from hawker.feed import EVERYWHERE, ShownChallenge
 from hawker.fleet.rows import (
     COLUMNS,
     KEYS,

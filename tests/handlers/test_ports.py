@@ -26,10 +26,10 @@ from hawker.api.contract.port import (
 )
 from hawker.api.handlers import Handlers, SocketChannel
 from hawker.api.in_process import InProcessCaller
+from hawker.config import PUBLISH
 from hawker.errors import NotFound, OverShare, Unavailable, Unprocessable, WrongState
 from hawker.fair.table import PORT_CONNECTIONS
 from hawker.feed import (
-    PUBLISH,
     EdgeReport,
     ListenState,
 )

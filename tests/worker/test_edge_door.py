@@ -10,13 +10,13 @@ import pytest
 from anyio.abc import ByteStream
 from msgspec.structs import replace
 
+from hawker.config import PUBLISH
 from hawker.errors import Conflict, LeaseHeld
 from hawker.feed import (
     CERTIFICATE_KEY,
     EVERYWHERE,
     NODE_IDENTITY,
     PROCESSES,
-    PUBLISH,
     AllMachines,
     AppAddress,
     EdgeAnswer,

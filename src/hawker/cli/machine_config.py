@@ -14,12 +14,11 @@ import msgspec
 from hawker.api.codec import BodyCodec
 from hawker.cli.config_notation import NamedCheck, PublishedPort
 from hawker.cli.notation import LocalFile, Variable, variables
-from hawker.config import File, Guest, Init, MachineConfig, MachineProcess, MachineRestart, StopConfig
+from hawker.config import PUBLISH, File, Guest, Init, MachineConfig, MachineProcess, MachineRestart, StopConfig
 from hawker.config.effective import PRESETS
 from hawker.config.machine import Mount, Port, Service
 from hawker.config.process_rules import MAX_UPLOAD_BYTES
 from hawker.errors import HawkerError
-from hawker.feed import PUBLISH
 from hawker.value_object import ValueObject
 
 T = TypeVar("T")

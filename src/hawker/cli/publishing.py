@@ -9,13 +9,12 @@ import click
 
 from hawker.api.caller import Caller
 from hawker.api.contract.machine import MachineParams
-from hawker.api.contract.port import LIST_PUBLISHED_PORTS, PublishedPortState
+from hawker.api.contract.port import LIST_PUBLISHED_PORTS, NOT_YET, PublishedPortState
 from hawker.cli.exits import Failure
 from hawker.clock import Clock
-from hawker.config import MachineConfig
+from hawker.config import PUBLISH, MachineConfig
 from hawker.config.service_rules import kept_only
 from hawker.errors import HawkerError, Unavailable
-from hawker.feed import NOT_YET, PUBLISH
 
 _WITHIN_S, _AGAIN_S = 15.0, 0.05
 _EVERY_ADDRESS = {"0.0.0.0": "localhost", "::": "localhost"}

@@ -6,6 +6,7 @@ the shape, `rules` says what is acceptable, `effective` works out what a config 
 """
 
 from hawker.config.effective import (
+    PUBLISH,
     Check,
     Persist,
     Size,
@@ -35,6 +36,7 @@ from hawker.config.machine import (
 from hawker.config.rules import Served, complaints, validate, validate_metadata
 
 __all__ = [
+    "PUBLISH",
     "Check",
     "Container",
     "EnvFrom",

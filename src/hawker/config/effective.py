@@ -28,6 +28,9 @@ from hawker.machine import Policy
 from hawker.value_object import ValueObject
 
 LONGEST_CHECK_S = 60.0
+PUBLISH = "hawker_publish"
+"""Metadata of a machine: the ports of its services are those of the host. The value is an address of the host, or `*`
+for all addresses that its edge has."""
 SHARED_MIB_PER_CPU = 256
 PERFORMANCE_MIB_PER_CPU = 2048
 MAX_RETRIES = 10

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
 from hawker.clock import Clock
-from hawker.config import Service
+from hawker.config import PUBLISH, Service
 from hawker.config.effective import SERVICE_CHECK
 from hawker.errors import HawkerError
-from hawker.feed import EVERYWHERE, PUBLISH, AppAddress, GatePlace, MachineRoute, RouteHealth
+from hawker.feed import EVERYWHERE, AppAddress, GatePlace, MachineRoute, RouteHealth
 from hawker.fleet.failover import CatalogQueries
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.log import bind

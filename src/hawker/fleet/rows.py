@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
-from hawker.config import Service
-from hawker.feed import EVERYWHERE, PUBLISH, ShownChallenge
+from hawker.config import PUBLISH, Service
+from hawker.feed import EVERYWHERE, ShownChallenge
 from hawker.ids import NodeId
 from hawker.machine import GONE
 from hawker.node import Capacity, Resources

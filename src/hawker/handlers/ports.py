@@ -19,6 +19,7 @@ from hawker.api.contract.port import (
     LIST_EDGE_ADDRESSES,
     LIST_PUBLISHED_PORTS,
     MACHINE_PORT,
+    NOT_YET,
     CandidateState,
     EdgeAddress,
     ExplainQuery,
@@ -32,7 +33,7 @@ from hawker.api.contract.port import (
 )
 from hawker.api.handlers import Handlers, SocketChannel, answers
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.config import Service
+from hawker.config import PUBLISH, Service
 from hawker.config.machine import Port
 from hawker.deferred import deferred
 from hawker.errors import HawkerError, Unavailable, Unprocessable, WrongState
@@ -41,8 +42,6 @@ from hawker.fair.turns import Turns
 from hawker.feed import (
     ENDS_TLS,
     EVERYWHERE,
-    NOT_YET,
-    PUBLISH,
     ListenState,
 )
 from hawker.handlers.machines import MachineFinder

@@ -15,6 +15,7 @@ import msgspec
 from anyio.abc import ByteStream, SocketListener, TaskGroup
 
 from hawker.clock import Clock
+from hawker.config import PUBLISH
 from hawker.config.effective import SERVICE_CHECK
 from hawker.errors import HawkerError
 from hawker.feed import (
@@ -23,7 +24,6 @@ from hawker.feed import (
     LEAVE_S,
     NODE_IDENTITY,
     PROCESSES,
-    PUBLISH,
     AllMachines,
     AppAddress,
     EdgeAnswer,

@@ -67,6 +67,10 @@ MACHINE_PORT: Socket[MachineParams, NoQuery, PortRequest, FromPort, FromClient] 
 MACHINE_PORT_ROUTES = (MACHINE_PORT,)
 
 
+NOT_YET = "the edge does not listen there yet"
+"""Why a published port is refused, where that may change by itself."""
+
+
 class PublishedPortState(Answer, frozen=True, kw_only=True):
     """One port of the host, of `protocol` tcp or udp. `listening` says that what comes there reaches this machine;
     `refused` says why it does not, or not yet."""

@@ -20,8 +20,9 @@ from hawker.chaos.daemon import HAWKER
 from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.chaos.fleet.real_fleet import LabFleet, LabNode
 from hawker.clock import Clock
+from hawker.config import PUBLISH
 from hawker.errors import BadRequest, DeadlineExceeded, HawkerError, Unavailable, Unprocessable
-from hawker.feed import EVERYWHERE, PUBLISH
+from hawker.feed import EVERYWHERE
 from hawker.flytoml.machines import GROUP, PLATFORM
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId

@@ -20,7 +20,8 @@ def command() -> None:
     \b
     Examples:
       hawker route explain -a shop https://shop.example.com
-      hawker route explain -a shop -X POST -H 'fly-prefer-region: ams' https://shop.example.com/orders
+      hawker route explain -a shop -X POST https://shop.example.com/orders
+      hawker route explain -a shop -H 'fly-prefer-region: ams' https://a.test
       hawker route explain -a db tcp://localhost:5432
     """
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, cast
 
-from hawker.config import Service
+from hawker.config import PUBLISH, Service
 from hawker.config.effective import SERVICE_CHECK
 from hawker.config.machine import Concurrency, MachineConfig, Port
 from hawker.edge.writing import OURS
-from hawker.feed import EVERYWHERE, PUBLISH, MachineRoute, RouteHealth
+from hawker.feed import EVERYWHERE, MachineRoute, RouteHealth
 from hawker.fleet.rows import Row, health_rows, machine_row, served_rows, service_rows
 from hawker.ids import AppName, Digest, InstanceId, MachineId, NodeId, Version
 from hawker.image.manifest import Resolved
