@@ -203,8 +203,8 @@ def answered(connection: socket.socket) -> None:
 def is_open(connection: socket.socket) -> bool:
     connection.setblocking(False)
     try:
-        while connection.recv(65_536):
-            pass  # HTTP/2 may have had a word to say
+        while connection.recv(65_536):  # HTTP/2 may have had a word to say
+            continue
         return False
     except (BlockingIOError, ssl.SSLWantReadError):
         return True

@@ -15,9 +15,11 @@ from hawker.runtime.microvm_launch import MicroVMPlan, StoredGrant, read_plan
 from hawker.runtime.microvm_suspension import (
     SAVED,
     MicroVMSnapshot,
+    came_as,
     drop_files,
     forget_snapshot,
     make_room,
+    moved_place,
     publish_snapshot,
     read_snapshot,
     refuse_unusable,
@@ -99,6 +101,36 @@ async def test_another_version_s_snapshot_is_lost_and_the_machine_can_be_destroy
             await there.renew().resume(spec.machine_id)
         await there.driver.destroy(spec.machine_id)
         assert not run.exists() and read_record(run).vmm is None
+
+
+async def test_whoever_looks_while_a_memory_is_taken_in_sees_no_instance_or_a_suspended_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An instance that nobody runs and that is in no snapshot has ended, and who sees that drops its memory."""
+    async with guests(tmp_path) as there:
+        spec = there.spec(COUNTING)
+        run = there.run(spec)
+        await there.driver.start(spec)
+        await there.hears(spec, "\n5\n")
+        await there.driver.suspend(spec.machine_id)
+        for name in ("instance", "plan", "snapshot"):  # as they come from another node
+            moved_place(run, name).rename(moved_place(run, came_as(name)))
+        driver = there.renew()
+
+        def dies(*_: object) -> None:
+            raise OSError("the daemon died")
+
+        for place, step in ((microvm_suspension, "publish_snapshot"), (RunDir, "write_spec")):
+            with monkeypatch.context() as patch:
+                patch.setattr(place, step, dies)
+                with pytest.raises(OSError, match="died"):
+                    await driver.take_in(spec)
+            assert (await driver.inspect(spec.machine_id)).phase is Phase.ABSENT, f"before {step}"
+        await driver.take_in(spec)
+        assert (await driver.inspect(spec.machine_id)).phase is Phase.SUSPENDED
+        counted = len(there.said(spec).split())
+        await driver.resume(spec.machine_id)
+        await there.hears(spec, f"\n{counted + 5}\n")
 
 
 VM = Vm(MachineId("m"), 1, 128, 128, "/k", "/i", "console=ttyS0", (), "/cell/vmm")

@@ -137,7 +137,7 @@ def drop_files(run: RunDir) -> None:
         shutil.rmtree(place, ignore_errors=True)
 
 
-# A snapshot goes to another node as files of the run directory, the record last: without it they are nothing. What
+# A snapshot goes to another node as files of the run directory: without record and spec they are nothing. What
 # names places of the host comes under another name, and is written anew: the machine has its hardware, and the disks
 # and the network of the new node behind it.
 
@@ -174,8 +174,9 @@ def make_moved_place(run: RunDir) -> None:
 
 
 def take_in(run: RunDir, here: InstanceSpec) -> None:
-    """Again after a crash: the record is made last. Raises `SnapshotLost`."""
-    if run.saved():
+    """Again after a crash. Who looks at any moment sees no instance, or a suspended one: the record is there before the
+    spec, without which it says nothing. Raises `SnapshotLost`."""
+    if run.saved() and run.spec() is not None:
         return
     try:
         spec = msgspec.json.decode(moved_place(run, came_as(_INSTANCE)).read_bytes(), type=InstanceSpec)
@@ -189,10 +190,11 @@ def take_in(run: RunDir, here: InstanceSpec) -> None:
     for path in (place, *place.iterdir()):
         os.chown(path, uid, uid, follow_symlinks=False)
     write_plan(run, plan)
-    run.write_spec(replace(spec, netns=here.netns, root_disk=here.root_disk, volumes=here.volumes))
     moved = replace(snapshot, plan=plan)
     refuse_unusable(run, moved, moved.program)
     publish_snapshot(run, moved)
+    run.write_spec(replace(spec, netns=here.netns, root_disk=here.root_disk, volumes=here.volumes))
+    _flush(run.path)
     for name in (_INSTANCE, _PLAN, _RECORD):
         moved_place(run, came_as(name)).unlink(missing_ok=True)
 
