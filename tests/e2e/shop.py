@@ -1,6 +1,7 @@
 """What tests ask of a node: the typed client with an app filled in. Bodies are written as people write JSON."""
 
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Any
 
 import msgspec
@@ -68,12 +69,12 @@ class Shop:
         return MachineParams(app_name=self.app, machine_id=machine_id)
 
     async def open(self, network: str | None = None) -> "Shop":
-        """Once a majority of the nodes that keep names is heard of."""
-        body = CreateAppRequest(name=self.app, org_slug="tests", network=network)
+        """Once a majority of the nodes that keep names is heard of. An answer that is lost is asked for again."""
+        body, key = CreateAppRequest(name=self.app, org_slug="tests", network=network), token_hex(8)
 
         async def made() -> bool:
             try:
-                await self.client.call(CREATE_APP, body=body)
+                await self.client.call(CREATE_APP, body=body, idempotency_key=key)
             except Unavailable:
                 return False
             return True
