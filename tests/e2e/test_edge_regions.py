@@ -24,7 +24,7 @@ from tests.e2e.test_fleet_images import SMALL
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
-PORT, UDP_PORT, WITHIN_S = 18_445, 15_362, 120.0
+PORT, OTHER_PORT, UDP_PORT, WITHIN_S = 18_445, 18_446, 15_362, 120.0
 
 
 @pytest.fixture
@@ -33,17 +33,17 @@ def fleet(tmp_path: Path) -> Iterator[LabFleet]:
         yield fleet
 
 
-async def order(shop: Shop, number: int) -> Machine:
-    service = {"internal_port": 8080, "ports": [{"port": PORT, "handlers": ["http"]}]}
+async def order(shop: Shop, number: int, port: int = PORT) -> Machine:
+    service = {"internal_port": 8080, "ports": [{"port": port, "handlers": ["http"]}]}
     metadata = {"hawker_labels": f"host={number}", PUBLISH: EVERYWHERE}
     config = {"image": "hawker/hello", "services": [service], "metadata": metadata, **SMALL}
     return await shop.run_somewhere(config, BadRequest)
 
 
-async def answer(address: str) -> str:
+async def answer(address: str, port: int = PORT) -> str:
     """Empty where there is none."""
     try:
-        reader, writer = await asyncio.open_connection(address, PORT)
+        reader, writer = await asyncio.open_connection(address, port)
         writer.write(b"GET / HTTP/1.1\r\nHost: shop.localhost\r\nConnection: close\r\n\r\n")
         said = (await reader.read()).decode()
         writer.close()
@@ -60,6 +60,9 @@ async def test_a_request_is_answered_from_another_region_which_wakes_a_machine_a
         shop = await Shop(client, "shop").open()
         machines = [await order(shop, number) for number in (1, 2)]
         await eventually(lambda: answer(here.host.address), WITHIN_S)
+        other = await order(shop, 1, OTHER_PORT)  # of another group, on a host that has one of the first
+        assert other.id in await eventually(lambda: answer(here.host.address, OTHER_PORT), WITHIN_S)
+        assert other.id not in await answer(here.host.address)
 
         for machine in machines:
             await shop.stop(machine.id)

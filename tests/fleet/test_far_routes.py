@@ -11,7 +11,7 @@ from hawker.config import PUBLISH
 from hawker.errors import Unavailable
 from hawker.feed import EVERYWHERE, GatePlace, MachineRoute, RouteHealth
 from hawker.fleet import far_routes
-from hawker.fleet.far_routes import MAX_HOSTS, FarRoutes
+from hawker.fleet.far_routes import MAX_HOSTS, MAX_SETS, FarRoutes
 from hawker.ids import AppName, NodeId
 from hawker.machine import State
 from tests.fleet.test_failover_view import Rows
@@ -205,12 +205,12 @@ async def test_a_host_that_serves_nobody_any_more_is_told_of_nobody() -> None:
 
 
 def put_abroad(
-    rows: Rows, node: str, number: int, *, region: str = "iad", publish: str = "*", app: str = "shop"
+    rows: Rows, node: str, number: int, *, region: str = "iad", publish: str = "*", service: str = WEB
 ) -> None:
     rows.put("INSERT OR REPLACE INTO nodes (node, region) VALUES (?, ?)", node, region)
     rows.put(
         "INSERT INTO served_machines (node, machine, app, publish, services) VALUES (?, ?, ?, ?, ?)",
-        node, f"{number:014x}", app, publish, f"[{WEB}]" if number else "nonsense",
+        node, f"{number:014x}", "shop", publish, f"[{service}]" if number else "nonsense",
     )  # fmt: skip
 
 
@@ -223,9 +223,41 @@ async def test_regions_are_told_by_host_and_not_by_machine() -> None:
     put_abroad(rows, NEAR, 2, publish="")
     put_abroad(rows, GONE, 3)
     (route,) = await routes(rows).read_regions()
-    assert (route.id, route.app, route.region, route.gate) == (f"shop@{NEAR}", "shop", "iad", GATE)
+    assert (route.id.partition("/")[0], route.app) == (f"shop@{NEAR}", "shop")
+    assert (route.region, route.gate) == ("iad", GATE)
     assert (route.publish, route.network, route.org, route.away_ms) == (EVERYWHERE, 7, "o", 64)
     assert [each.internal_port for each in route.services] == [8080]
+
+
+async def test_regions_are_told_of_each_set_of_services_that_an_apps_machines_on_a_host_have() -> None:
+    """The groups of an app: each has ports of its own, and which of two sets stands first says nothing."""
+    rows = Rows()
+    for number, service in ((1, WEB), (2, SLEEPER), (3, WEB)):
+        put_abroad(rows, NEAR, number, service=service)
+    found = await routes(rows).read_regions()
+    assert len({each.id for each in found}) == 2
+    assert sorted(each.internal_port or 0 for route in found for each in route.services) == [81, 8080]
+    rows.put("UPDATE served_machines SET publish = '' WHERE machine = ?", f"{2:014x}")
+    assert [each.internal_port for route in await routes(rows).read_regions() for each in route.services] == [8080]
+    rows.put("INSERT INTO app_ips (node, app, ip, shared) VALUES (?, 'shop', '198.51.100.1', 1)", NEAR)
+    told = {each.services[0].internal_port: each.publish for each in await routes(rows).read_regions()}
+    assert told == {8080: EVERYWHERE, 81: ""}, "each is published, or is not, for itself"
+
+
+async def test_regions_with_many_sets_of_services_are_told_those_that_most_hosts_have() -> None:
+    rows = Rows()
+    rows.put("INSERT INTO nodes (node, region) VALUES (?, 'iad')", GONE)
+    for number in range(1, MAX_SETS + 4):
+        put_abroad(rows, NEAR, number, service=SLEEPER.replace("81", str(100 + number)))
+    put_abroad(rows, GONE, 40, service=SLEEPER.replace("81", str(100 + number)))
+
+    def gate_of(node: NodeId, app: AppName) -> GatePlace:
+        return GatePlace(node=node, host="10.0.0.2", port=4291)
+
+    far = FarRoutes(ME, "mad", rows, gate_of, lambda: True, tuple, lambda *_: None, SystemClock())
+    found = await far.read_regions()
+    assert len({each.services for each in found}) == MAX_SETS
+    assert len([each for each in found if each.services[0].internal_port == 100 + number]) == 2
 
 
 @pytest.mark.parametrize("published", [False, True])

@@ -328,7 +328,7 @@ def question_of(visit: Visit, hold_s: float, *, lasting: bool) -> HopQuestion:
         return HopQuestion(
             app=machine.app, machine=machine.id, service=visit.target.number, hold_s=hold_s, lasting=lasting
         )
-    apart = sorted(each for each in aim.steering.apart if len(each) <= _ID_CHARS)
+    apart = sorted(each for each in aim.steering.apart if each.isalnum() and len(each) <= _ID_CHARS)
     return HopQuestion(
         app=machine.app,
         machine=MachineId(""),

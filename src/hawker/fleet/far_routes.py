@@ -1,6 +1,6 @@
 """The machines of other nodes that are reached from outside, and the addresses of apps, for the edge of this one: as
 the catalog has them, of nodes that live. What is told of a machine's state is a hint; the gate on its own host knows.
-Of other regions nothing is known but which hosts have machines of an app there, and with which services.
+Of other regions nothing is known but which hosts have machines of an app there, and with which sets of services.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -25,7 +25,9 @@ from hawker.machine import GONE, State
 MAX_MACHINES = 20_000
 """Of other nodes that an edge is told of."""
 MAX_HOSTS = 4
-"""That an edge is told of for an app in each other region."""
+"""That an edge is told of for an app in each other region, for each set of services that its machines there have."""
+MAX_SETS = 16
+"""Of services, that an edge is told of for an app in each other region."""
 _EVERY_S, _QUERY_S = 1.0, 5.0
 _REGIONS_EVERY_S = 5.0
 """What hosts of other regions serve changes with configs, and is read from rows of the whole fleet."""
@@ -55,12 +57,12 @@ _OF_FOUND = _OF_APP.replace("machines.app", "found.app")
 _REGIONS = (
     "SELECT found.node, found.app, found.publish, found.services, found.region, "
     f"{_OF_FOUND.format('network_id')}, {_OF_FOUND.format('org')} "
-    # of a host's machines of the app one that is published, if there is one: SQLite takes the columns of the greatest
-    "FROM (SELECT served.node, app, publish, services, nodes.region, max((publish = ?) || machine) "
+    # of a host's machines of the app that have the same services one, published if any of them is
+    "FROM (SELECT served.node, app, max(iif(publish = ?, publish, '')) AS publish, services, nodes.region "
     "FROM nodes CROSS JOIN served_machines AS served ON served.node = nodes.node "  # of one region alone: no row
     "WHERE nodes.region NOT IN (?, '') "
     "AND (publish = ? OR app IN (SELECT app FROM app_ips) OR app IN (SELECT app FROM private_ips)) "
-    "GROUP BY served.node, app) AS found ORDER BY found.app, found.node LIMIT ?"
+    "GROUP BY served.node, app, services) AS found ORDER BY found.app, found.node LIMIT ?"
 )
 _WORST = {"critical": RouteHealth.CRITICAL, "warning": RouteHealth.UNASKED}
 _log = bind("hawker.edge")
@@ -149,27 +151,30 @@ class FarRoutes:
         return list(found.values())
 
     async def read_regions(self) -> list[MachineRoute]:
-        """For each app and other region some hosts that have machines of it. Raises what a query raises."""
-        found: dict[tuple[str, str], list[MachineRoute]] = {}
+        """For each app and other region some hosts that have machines of it: an app's process groups have different
+        services, so some for each set of services. Raises what a query raises."""
+        found: dict[tuple[str, str], dict[str, list[MachineRoute]]] = {}
         away_s: dict[str, float] = {}
         for row in await self._rows(_REGIONS, EVERYWHERE, self._region, EVERYWHERE, MAX_MACHINES):
             node, app = NodeId(str(row[0])), AppName(str(row[1]))
             gate = self._gate_of(node, app)
             route = None if gate is None else stand_in(row, gate)
             if route is not None:
-                found.setdefault((route.region, app), []).append(route)
+                found.setdefault((route.region, app), {}).setdefault(str(row[3]), []).append(route)
                 took_s = self._round_trip_s(node)
                 if took_s:
                     away_s[route.region] = min(took_s, away_s.get(route.region, took_s))
         return [
             replace(route, away_ms=_in_steps(away_s.get(region, 0.0)))
-            for (region, _), routes in found.items()
+            for (region, _), sets in found.items()
+            for routes in sorted(sets.values(), key=len, reverse=True)[:MAX_SETS]
             for route in sorted(routes, key=self._drawn)[:MAX_HOSTS]
         ]
 
     def _drawn(self, route: MachineRoute) -> int:
         """Each host of ours asks others of theirs first."""
-        return crc32(f"{self._me} {route.id}".encode())
+        assert route.gate is not None, "it is a host's"
+        return crc32(f"{self._me} {route.app}@{route.gate.node}".encode())
 
     async def _rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]:
         return (await self._catalog.query(Statement(query=query, params=params), timeout_s=_QUERY_S)).rows
@@ -224,7 +229,7 @@ def stand_in(row: Sequence[Value], gate: GatePlace) -> MachineRoute | None:
     except msgspec.DecodeError:
         return None
     return MachineRoute(
-        id=MachineId(f"{name}@{gate.node}"),
+        id=MachineId(f"{name}@{gate.node}/{crc32(str(services).encode()):08x}"),
         app=name,
         state=State.STARTED,
         version="",
