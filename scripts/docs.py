@@ -20,7 +20,7 @@ from hawker.fsm.diagram import page
 from hawker.observe.edge_page import EDGE_FAMILIES
 from hawker.observe.metrics import build_metrics
 from hawker.settings import LEAST, Settings
-from hawker.up.commands.up import settings_options
+from hawker.up.commands.up import HELP
 from hawker.up.wiring import NODE_FLOWS
 
 GENERATED = Path(__file__).parents[1] / "docs" / "generated"
@@ -54,13 +54,12 @@ def settings() -> Iterator[str]:
     yield from ("# Settings", "", _NOTE, "")
     yield "Each is a key of the TOML file and, in capitals after `HAWKER_`, a variable; flags: `hawker up --help`."
     yield from ("", "| Setting | Type | Default | Unit, range | Effect |", "|---|---|---|---|---|")
-    helps = {option.name: option.help for option in settings_options() if isinstance(option, click.Option)}
     for field in msgspec.structs.fields(Settings):
         kind = field.type.__name__ if isinstance(field.type, type) else str(field.type)
         default = "" if field.default is msgspec.NODEFAULT else f"`{field.default!r}`"
         kind = kind.replace("pathlib.", "").replace("|", "or")
         kind = re.sub(r"typing.Literal\[(.*)\]", lambda found: found[1].replace("', '", "' or '"), kind)
-        yield f"| `{field.name}` | {kind} | {default} | {_range(field)} | {_effect(helps, field.name)} |"
+        yield f"| `{field.name}` | {kind} | {default} | {_range(field)} | {_effect(HELP, field.name)} |"
 
 
 _UNITS = {
@@ -85,9 +84,9 @@ def _range(field: msgspec.structs.FieldInfo) -> str:
     return f"{unit}, at least {LEAST[field.name]:,}".removeprefix(", ")
 
 
-def _effect(helps: Mapping[str, str | None], name: str) -> str:
+def _effect(helps: Mapping[str, str], name: str) -> str:
     """What the option of `hawker up` says of a setting. Raises `ValueError` for a setting that no option explains."""
-    said = " ".join((helps.get(name) or "").split())
+    said = " ".join(helps.get(name, "").split())
     if not said:
         raise ValueError(f"no option of `hawker up` says what the setting {name} does")
     return said.replace("|", r"\|").replace("<", "&lt;")

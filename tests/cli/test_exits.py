@@ -43,6 +43,25 @@ def test_an_error_that_explains_itself_has_no_hint() -> None:
     assert hint_of(NotFound("image web is not on this node: see `hawker images list`")) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("run 01M8 not found", "hawker runs list"),
+        ("network policy not found", "hawker policies list"),
+        ("certificate example.com not found", "hawker certs list"),
+        ("ip address '192.0.2.1' not found", "hawker ips list"),
+        ("app 'shop' was never deployed here", "hawker deploy"),
+    ],
+)
+def test_an_error_of_a_missing_thing_names_the_list_of_its_kind(text: str, command: str) -> None:
+    assert f"`{command}`" in str(hint_of(NotFound(text)))
+
+
+def test_an_edge_that_is_not_there_is_no_matter_of_a_machines_state() -> None:
+    error = errors.WrongState("the edge of this host is not there: it begins with the first machine that needs it")
+    assert "--publish" in str(hint_of(error))
+
+
 def test_a_group_of_one_error_is_that_error() -> None:
     error = NotFound("x")
     assert sole_error(BaseExceptionGroup("", [ExceptionGroup("", [error])])) is error

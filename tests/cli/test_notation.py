@@ -2,7 +2,7 @@ import click
 import pytest
 
 from hawker.cli import notation
-from hawker.cli.notation import LocalFile, OneOf, Variable, Written
+from hawker.cli.notation import LocalFile, OneOf, Variable, Written, moment
 from hawker.machine import State
 
 
@@ -77,6 +77,13 @@ def test_words_are_split_as_a_shell_splits_them() -> None:
 
 def test_times_are_seconds_or_durations() -> None:
     assert notation.seconds("90") == notation.seconds("1m30s") == 90.0
+
+
+def test_a_moment_is_a_time_or_so_long_ago() -> None:
+    assert moment("2026-01-02T03:04:05Z") == 1767323045
+    assert moment("1h") < moment("90") < moment("2999-01-01")
+    with pytest.raises(ValueError, match="'tomorrow' is neither a length of time such as 90, 10m or 2h nor a time"):
+        moment("tomorrow")
 
 
 def test_a_refusal_is_shown_as_the_options() -> None:

@@ -107,7 +107,7 @@ async def test_a_name_at_two_gateways_has_two_addresses_and_one_that_is_there_st
 
 async def test_a_node_without_the_setting_lets_nobody_in(worker: SimWorker) -> None:
     plain = PeerTable(ME, worker.store, worker.parts.deps.clock, None, in_fleet=False)
-    with pytest.raises(NotServed, match="wireguard_listen"):
+    with pytest.raises(NotServed, match="--wireguard-listen"):
         await plain.put("ada", "laptop", None, key(1))
     with pytest.raises(NotServed):
         plain.list("ada")

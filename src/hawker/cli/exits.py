@@ -65,10 +65,22 @@ _CASES: tuple[tuple[str, str], ...] = (
         "does not have the label",
         "--label chooses hosts by their labels (`hawker up --label`); a machine's own are set with --metadata",
     ),
+    ("the edge of this host is not there", "`hawker machine run --publish` orders a machine that publishes a port"),
+    ("was never deployed here", "`hawker deploy` begins a first deploy"),
     ("HTTP status ", "what answers at this address is no node, or a proxy before one: see --url and HAWKER_URL"),
     ("the nearest is", "see `hawker node list` for the regions that there are"),
 )
 """What to do next where the error's text says more than its kind."""
+_LISTS: tuple[tuple[str, str], ...] = (
+    ("run ", "hawker runs list"),
+    ("network policy ", "hawker policies list"),
+    ("certificate ", "hawker certs list"),
+    ("ip address ", "hawker ips list"),
+    ("secret ", "hawker secrets list"),
+    ("peer ", "hawker wireguard list"),
+    ("metadata key ", "hawker machine metadata show"),
+)
+"""Where to look for what was not found, by how the error's text begins."""
 _TELLS = ("`hawker ", "--force", "; there are ")
 """Texts that say themselves what to type."""
 
@@ -110,6 +122,8 @@ def hint_of(error: HawkerError) -> str | None:
     if any(each in text for each in _TELLS):
         return None
     match error:
+        case NotFound() if listed := [command for begins, command in _LISTS if text.startswith(begins)]:
+            return f"see `{listed[0]}` for what there is"
         case NoRoom() if "disk_mb" in error.shortfall:
             return "`hawker node show` says what is free; `hawker images prune` makes room, and so does a smaller order"
         case NoRoom() if error.shortfall:

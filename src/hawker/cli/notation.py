@@ -7,12 +7,14 @@ Every function raises `ValueError` with a text that says what was expected; `Wri
 import re
 import shlex
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from enum import StrEnum
 from typing import Generic, TypeVar
 
 import click
 
 from hawker.cli.lazy import found
+from hawker.clock import SystemClock
 from hawker.value_object import ValueObject
 
 T = TypeVar("T")
@@ -75,6 +77,24 @@ def header(text: str) -> tuple[str, str]:
     if not name.strip() or not colon:
         raise ValueError(f"{text!r} is not of the form NAME: VALUE")
     return name.strip(), value.strip()
+
+
+def moment(text: str) -> float:
+    """Unix seconds of a moment that is given as a length of time before now, or as a date and time."""
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone().timestamp()
+    except ValueError:
+        return SystemClock().now() - _ago_s(text)
+
+
+def _ago_s(text: str) -> float:
+    try:
+        ago_s: float = found("hawker.config.duration", "parse_seconds")(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is neither a length of time such as 90, 10m or 2h nor a time such as 2026-01-02T03:04:05"
+        ) from None
+    return ago_s
 
 
 class Variable(ValueObject, frozen=True):

@@ -73,7 +73,7 @@ def completed(what: str) -> Callable[[click.Context, click.Parameter, str], list
 
 app_option = click.option(
     "-a", "--app", metavar="NAME", envvar="HAWKER_APP", show_envvar=True, shell_complete=completed("apps"),
-    help="The machine's app.",
+    help="The app; without it, all apps are searched, and an order goes to `default`.",
 )  # fmt: skip
 """Passed on as `app`; None means all apps, or for an order the default one."""
 

@@ -90,7 +90,7 @@ size_option = click.option(
     "--size",
     metavar="GIB",
     type=Written(whole_gib, "size"),
-    help="Size in GiB; default 3, or its origin's.",
+    help="Size in GiB; default 3, or that of the volume whose content it gets.",
 )
 
 

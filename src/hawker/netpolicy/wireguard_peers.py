@@ -50,7 +50,7 @@ class PeerTable:
     def gateway(self) -> GatewayFacts:
         """Raises `NotServed`."""
         if self._facts is None:
-            raise NotServed("this node lets no WireGuard peers in: ask one that has a wireguard_listen")
+            raise NotServed("this node lets no WireGuard peers in: ask one that runs with --wireguard-listen")
         return self._facts()
 
     def list(self, org: str) -> list[PeerRecord]:

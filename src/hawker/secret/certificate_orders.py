@@ -67,7 +67,9 @@ class CertificateOrders:
         it is tried at once, but not before the order's `limited_until`. Raises `NotServed` on a node that knows no
         authority, `Unprocessable` for what cannot be ordered or is another app's."""
         if self._settings.acme_directory is None:
-            raise NotServed("this node orders no certificates: it has no acme_directory; import one instead")
+            raise NotServed(
+                "this node orders no certificates: it has no --acme-directory; `hawker certs import` imports one"
+            )
         hostname = certificate_chain.hostname_of(text)
         if "." not in hostname or (hostname.startswith("*") and not self._settings.answers_zone):
             why = "this node answers no zone of its own (dns_zone_listen)" if "." in hostname else "it is no domain's"

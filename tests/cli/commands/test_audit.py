@@ -31,13 +31,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("--machine", "m1", "--who", "abc"), ["1", "2"]),
         (("--who", "root"), ["3"]),
         (("--what", "delete_machine"), ["3"]),
-        (("--since", "2099"), []),
+        (("--since", "2099-01-01"), []),
+        (("--since", "1970-01-02"), ["1", "2", "3"]),
     ],
 )
 def test_entries_are_listed_by_what_is_asked(
     hawker: Hawker, place: Path, words: tuple[str, ...], numbers: list[str]
 ) -> None:
     assert [line.split()[0] for line in hawker("audit", "list", "--local", *words).out.splitlines()[1:]] == numbers
+
+
+def test_a_time_that_is_none_is_refused(hawker: Hawker, place: Path) -> None:
+    done = hawker("audit", "list", "--local", "--since", "yesterday")
+    assert done.status == ExitStatus.USAGE and "'yesterday' is neither a length of time" in done.err
 
 
 def test_an_exported_log_can_be_verified_elsewhere(hawker: Hawker, place: Path, tmp_path: Path) -> None:

@@ -95,7 +95,9 @@ def used(capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize("word", ["use", "remove"])
 def test_one_that_is_not_there(data: Path, word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(word, "6.6.6") == 3
-    assert capsys.readouterr().err == "error: there is no kernel 6.6.6 here; there is: none\n"
+    assert capsys.readouterr().err == (
+        "error: there is no kernel 6.6.6 here, and no other: `hawker kernel import` imports one\n"
+    )
 
 
 def test_an_empty_list(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

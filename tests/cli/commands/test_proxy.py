@@ -120,7 +120,13 @@ def test_ports_are_one_or_two_numbers(text: str, found: tuple[int, int]) -> None
 
 @pytest.mark.parametrize("text", ["", ":", "80:", "x:80", "0", "80:0", "80:65536", "1:2:3", "-1:80", "٣:80"])
 def test_a_text_that_is_no_pair_of_ports_is_refused(hawker: Hawker, text: str) -> None:
-    assert hawker("proxy", "--", text, "db").status == ExitStatus.USAGE
+    done = hawker("proxy", "--", text, "db")
+    assert done.status == ExitStatus.USAGE and f"{text!r} " in done.err
+
+
+def test_the_help_has_one_example_a_line(hawker: Hawker) -> None:
+    lines = hawker("proxy", "--help").out.splitlines()
+    assert lines[lines.index("  Examples:") + 1].startswith("    hawker proxy 5432 db  ")
 
 
 def test_a_target_that_cannot_answer_is_said_at_once(node: FakeNode, hawker: Hawker) -> None:

@@ -237,7 +237,7 @@ def test_a_chosen_one_is_the_current_one_until_it_is_removed(store: KernelStore)
 
 
 def test_one_that_is_not_there(store: KernelStore) -> None:
-    with pytest.raises(NotFound, match=r"no kernel 6\.1\.0 here; there is: none"):
+    with pytest.raises(NotFound, match=r"no kernel 6\.1\.0 here, and no other: `hawker kernel import`"):
         store.remove("6.1.0")
     put(store, "6.2.0")
     for change in (store.choose, store.remove):

@@ -3,6 +3,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 
@@ -32,6 +33,14 @@ def test_every_setting_has_a_flag_and_a_help() -> None:
     fields = [field.name for field in msgspec.structs.fields(Settings)]
     assert list(HELP) == fields
     assert [param.name for param in command.params] == ["config", *fields]
+
+
+def test_the_help_says_each_default() -> None:
+    helps = {param.name: param.help or "" for param in command.params if isinstance(param, click.Option)}
+    assert helps["idle_s"].endswith(" Default 300.")
+    assert helps["volume_discards"].endswith(" Default: yes.")
+    for field in msgspec.structs.fields(Settings):
+        assert "efault" in helps[field.name] or field.default in (None, (), False, msgspec.NODEFAULT), field.name
 
 
 def test_lists_are_given_one_by_one() -> None:

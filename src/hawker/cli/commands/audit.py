@@ -5,7 +5,7 @@ its files, also while no daemon runs.
 import os
 import threading
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -17,6 +17,7 @@ from hawker.api.contract.audit import LIST_AUDIT, AuditQuery
 from hawker.audit.audit_log import AuditEntry, Broken, Chain, WantedEntries, entry_of, lines
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus, Failure
+from hawker.cli.notation import Written, moment
 from hawker.cli.options import completed
 from hawker.cli.output import Form, as_json, line_of_json, local, note, output_option, table
 from hawker.clock import SystemClock
@@ -57,6 +58,11 @@ def command() -> None:
     """
 
 
+def _since(text: str) -> str:
+    """As the log writes it; empty for empty."""
+    return text and datetime.fromtimestamp(moment(text), UTC).isoformat(timespec="milliseconds")
+
+
 def _filters(function: click.decorators.FC) -> click.decorators.FC:
     for option in (
         click.option(
@@ -72,7 +78,13 @@ def _filters(function: click.decorators.FC) -> click.decorators.FC:
         ),
         click.option("--who", metavar="NAME", default="", help="Only by this holder, or by a token with this id."),
         click.option("--what", metavar="ROUTE", default="", help="Only this call, such as exec_machine."),
-        click.option("--since", metavar="TIME", default="", help="Only from this moment, as 2026-11-23T05:00."),
+        click.option(
+            "--since",
+            type=Written(_since, "moment"),
+            metavar="TIME",
+            default="",
+            help="Only what came after that: 90, 10m or 2h ago, or 2026-01-02T03:04:05.",
+        ),
     ):
         function = option(function)
     return function

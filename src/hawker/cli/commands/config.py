@@ -1,4 +1,4 @@
-"""`hawker config`: an app's file, checked here, and what the app was told last."""
+"""`hawker config`: an app's file, checked here, and what the app was last deployed with."""
 
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,17 @@ from hawker.flytoml.machines import machine_configs
 from hawker.flytoml.writer import toml_text
 
 _app_option = click.option(
-    "-a", "--app", metavar="NAME", shell_complete=completed("apps"), help="An app; what it was told last."
+    "-a",
+    "--app",
+    metavar="NAME",
+    shell_complete=completed("apps"),
+    help="The app: print what it was last deployed with.",
 )
 
 
 @click.group("config", no_args_is_help=True)
 def command() -> None:
-    """Check an app's fly.toml, show it, or write it anew from what the app was told.
+    """Check an app's fly.toml, show it, or write it anew from what the app was last deployed with.
 
     \b
     Examples:
@@ -70,7 +74,7 @@ def _size(machine: MachineConfig) -> str:
 @output_option
 @click.pass_context
 def show(ctx: click.Context, app: str | None, file: str | None, lax: bool, form: Form) -> None:
-    """Print what an app was told last, in either form as JSON. Without --app: what the file here says."""
+    """Print what an app was last deployed with, as JSON. Without --app, print the file that is here."""
     click.echo(as_json(read_fly_file(file, lax=lax).document if app is None else _told(ctx, app)))
 
 
@@ -81,7 +85,7 @@ def show(ctx: click.Context, app: str | None, file: str | None, lax: bool, form:
 @output_option
 @click.pass_context
 def save(ctx: click.Context, app: str, file: str, yes: bool, form: Form) -> None:
-    """Write what an app was told last to a file. In TOML, or in JSON where its name ends so."""
+    """Write what an app was last deployed with to a file. JSON if its name ends in .json, else TOML."""
     path = Path(file)
     if path.suffix in (".yaml", ".yml"):
         raise Failure("YAML is read, not written: name a .toml or .json file", ExitStatus.USAGE)

@@ -286,8 +286,8 @@ resume = _worded("resume", RESUME_DEPLOY, "Go on with a paused deploy.")
 take = _worded(
     "take",
     TAKE_DEPLOY,
-    "Go on with a deploy that two nodes are lost for. Two of the three that keep its state: only when they do not come"
-    " back, since they may go on with it, too, where they live on apart.",
+    "Go on with a deploy although two of its three voters are lost. Do it only when they do not come back: two voters"
+    " that are cut off and live may go on with the deploy, too.",
 )
 
 

@@ -137,7 +137,8 @@ def push_image(ctx: click.Context, reference: str, target: str | None, org: str,
 @command.command("import", help=_IMPORT_HELP)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.option("--as", "reference", metavar="NAME", help="The name of the image.")
-@click.option("--format", "kind", type=click.Choice(["auto", "oci-archive", "docker-archive"]), default="auto")
+@click.option("--format", "kind", type=click.Choice(["auto", "oci-archive", "docker-archive"]), default="auto",
+              help="What FILE is; auto: found out.  [default: auto]")  # fmt: skip
 @click.option("--org", metavar="NAME", help="The one organization that may use it.  [default: all may]")
 @output_option
 @click.pass_context

@@ -25,14 +25,14 @@ from hawker.value_object import ValueObject
 
 _HELP = """Lead a port of this computer to a port of a machine, until Ctrl-C.
 
-TARGET is a machine, or an app: then each connection goes to the next of its started machines. LOCAL is this
+Of an app each connection goes to the next of its started machines. LOCAL is this
 computer's port, 0 for any free one, REMOTE the machine's; one number is both. All goes through the node's API with
 your token, so nothing else of the node needs to be reachable.
 
-\\b
+\b
 Examples:
   hawker proxy 5432 db                     psql -h localhost
-  hawker proxy 8080:80 shop                http://localhost:8080, any machine of the app
+  hawker proxy 8080:80 shop                the app's machines, in turns
   hawker proxy 0:22 -o json web            prints the port that was free
 """
 _AT_ONCE = 256
@@ -66,10 +66,10 @@ def forward_of(text: str) -> Forward:
     if not colon:
         remote = local
     if not (local.isascii() and local.isdigit() and remote.isascii() and remote.isdigit()):
-        raise ValueError("is LOCAL:REMOTE or one port, such as 15432:5432")
+        raise ValueError(f"{text!r} is not LOCAL:REMOTE or one port, such as 15432:5432")
     found = Forward(int(local), int(remote))
     if found.local > 65535 or not 1 <= found.remote <= 65535:
-        raise ValueError("has a port that is not from 1 to 65535")
+        raise ValueError(f"{text!r} has a port that is not from 1 to 65535")
     return found
 
 

@@ -45,8 +45,10 @@ def show_quotas(ctx: click.Context, form: Form) -> None:
 def _limit_options(function: click.decorators.FC) -> click.decorators.FC:
     for name in reversed(_RESOURCES):
         flag = f"--{name.replace('_', '-')}"
-        unit = " in MiB" if name.endswith("_mb") else ""
-        function = click.option(flag, name, type=click.IntRange(min=0), metavar="N", help=f"The most{unit}.")(function)
+        what = f"MiB of {name.removesuffix('_mb')}" if name.endswith("_mb") else name
+        function = click.option(flag, name, type=click.IntRange(min=0), metavar="N", help=f"At most N {what}.")(
+            function
+        )
     return function
 
 

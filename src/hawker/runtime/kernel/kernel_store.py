@@ -233,8 +233,9 @@ class KernelStore:
         for kernel in kernels:
             if kernel.release == release:
                 return kernel
-        there = ", ".join(kernel.release for kernel in kernels) or "none"
-        raise NotFound(f"there is no kernel {release} here; there is: {there}")
+        there = ", ".join(kernel.release for kernel in kernels)
+        known = f"; there is: {there}" if there else ", and no other: `hawker kernel import` imports one"
+        raise NotFound(f"there is no kernel {release} here{known}")
 
     def put(self, image: KernelImage, selection: Selection, origin: str, now: float) -> Kernel:
         """Takes the place of another one of this release, and of this one where it is damaged. The same again is no

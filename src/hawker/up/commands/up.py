@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 import click
+import msgspec
 
 from hawker import up
 from hawker.cli.target import VARIABLES
@@ -158,6 +159,8 @@ SINGULAR = {
     "trusted_proxies": "trusted-proxy",
 }
 
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Settings)}
+
 _HELP = """Run a node on this host. Prints one line, `ready URL`, once its API answers; logs go to stderr.
 
 Every option can also be set as a variable (--data-dir as HAWKER_DATA_DIR) and in a TOML file (data_dir = "..."):
@@ -171,10 +174,21 @@ Examples:
 
 
 def _option(name: str, kind: object) -> click.Option:
+    said = HELP[name] + _default_said(name)
     flag = f"--{SINGULAR.get(name, name.replace('_', '-'))}"
     if bool in (get_args(kind) or (kind,)):
-        return click.Option([f"{flag}/--no-{flag[2:]}", name], default=None, help=HELP[name])
-    return click.Option([flag, name], metavar=_metavar(kind), multiple=name in SINGULAR, help=HELP[name])
+        return click.Option([f"{flag}/--no-{flag[2:]}", name], default=None, help=said)
+    return click.Option([flag, name], metavar=_metavar(kind), multiple=name in SINGULAR, help=said)
+
+
+def _default_said(name: str) -> str:
+    """Of a number or a word, unless the help has said it."""
+    default = _DEFAULTS[name]
+    if default in (None, ()) or default is msgspec.NODEFAULT or "efault" in HELP[name]:
+        return ""
+    if isinstance(default, bool):
+        return " Default: yes." if default else ""
+    return f" Default {default:g}." if isinstance(default, float) else f" Default {default}."
 
 
 def _metavar(kind: object) -> str:

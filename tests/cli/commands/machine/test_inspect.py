@@ -2,6 +2,7 @@ import json
 
 import click
 import msgspec
+import pytest
 
 from hawker.api.contract.exec import ProcessStat
 from hawker.api.contract.run import RunList
@@ -90,6 +91,12 @@ def test_events_may_be_fewer_and_json(node: FakeNode, hawker: Hawker) -> None:
     node.add("shop", machine(name="web", events=(exit_event(3), STARTED, LAUNCHED)))
     shown = msgspec.json.decode(hawker("machine", "events", "web", "-n", "2", "-o", "json").out)
     assert [event["type"] for event in shown] == ["exit", "start"]
+
+
+@pytest.mark.parametrize("limit", ["0", "51"])
+def test_a_number_of_events_out_of_range_is_refused_here(node: FakeNode, hawker: Hawker, limit: str) -> None:
+    done = hawker("machine", "events", "db", "--limit", limit)
+    assert done.status == ExitStatus.USAGE and f"{limit} is not in the range 1<=x<=50" in done.err
 
 
 def test_versions_are_listed_with_what_differs_most(node: FakeNode, hawker: Hawker) -> None:

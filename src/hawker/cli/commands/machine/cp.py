@@ -44,8 +44,8 @@ Examples:
   hawker cp --archive web:/etc backup   owners too: as root
 
 A directory that is there keeps what it has; files of the same names are replaced, each when it is complete. Modes,
-times, symbolic links and holes are kept. Without -a files get the receiver's owner: root in a machine, you here, and
-bits such as set-user-id are dropped here. Pipes, sockets and devices are passed over; hard links become files.
+times, symbolic links and holes are kept. Without --archive files get the receiver's owner: root in a machine, you here,
+and bits such as set-user-id are dropped here. Pipes, sockets and devices are passed over; hard links become files.
 """
 _PART = 96 * 1024
 _TELL_EVERY_S = 0.2

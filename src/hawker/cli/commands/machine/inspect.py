@@ -276,7 +276,7 @@ def _short(count: int | None) -> str | None:
 @click.command("events")
 @machine_argument
 @app_option
-@click.option("-n", "--limit", default=20, show_default=True, help="How many events, at most 50.")
+@click.option("-n", "--limit", type=click.IntRange(1, 50), default=20, show_default=True, help="How many events.")
 @output_option
 @click.pass_context
 def events_command(ctx: click.Context, machine: str, app: str | None, limit: int, form: Form) -> None:

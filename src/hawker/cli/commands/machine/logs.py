@@ -1,7 +1,6 @@
 """`hawker machine logs`: the bytes that machines wrote, to the streams that they wrote them to."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from functools import partial
 
 import click
@@ -25,10 +24,9 @@ from hawker.cli.log_stream import (
     print_merged,
 )
 from hawker.cli.machines import Owned, complete_machine, find_machine, list_machines
-from hawker.cli.notation import Written
+from hawker.cli.notation import Written, moment
 from hawker.cli.options import app_option, completed
 from hawker.cli.output import Form, line_of_json, output_option
-from hawker.clock import SystemClock
 
 _HELP = """Print the output of machines: what they wrote to stdout on stdout, the rest on stderr. With --app and no
 MACHINE, or in the folder of a fly.toml, the log of the app: that of all its machines, on whichever hosts, also of those
@@ -60,23 +58,13 @@ class NamedChunk(msgspec.Struct, frozen=True, kw_only=True):
     chunk: LogChunk
 
 
-def since(text: str) -> float:
-    """Unix seconds of a moment that is given as a length of time before now, or as a date and time."""
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        ago_s: float = found("hawker.config.duration", "parse_seconds")(text)
-        return SystemClock().now() - ago_s
-    return moment.astimezone().timestamp()
-
-
 @click.command("logs", help=_HELP)
 @click.argument("machines", metavar="[MACHINE]...", nargs=-1, shell_complete=complete_machine)
 @app_option
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until the machine is destroyed.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Only the last N lines of each machine.")
 @click.option("-t", "--timestamps", is_flag=True, help="Begin each line with its time, in UTC.")
-@click.option("--since", "since_at", type=Written(since, "moment"), metavar="TIME",
+@click.option("--since", "since_at", type=Written(moment, "moment"), metavar="TIME",
               help="Only what came after that: 90, 10m or 2h ago, or 2026-01-02T03:04:05.")  # fmt: skip
 @click.option(
     "-r",
