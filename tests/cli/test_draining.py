@@ -172,6 +172,7 @@ async def test_machine_whose_move_is_aborted_for_another_reason_is_not_ordered_a
     node.in_the_way = ["no node can take it"]
     (moved,) = await Drain(node).of(FIRST)
     assert "no node can take it" in moved.why and len(node.calls["move_machine"]) == 1
+    assert moved.name == "name-1"
 
 
 async def test_machine_is_moved_once_its_lease_has_ended() -> None:

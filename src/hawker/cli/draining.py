@@ -277,20 +277,21 @@ class Mover:
 
     async def move(self, resident: Resident) -> Drained:
         """What cannot be moved is said, and keeps nobody else from being moved."""
+        name = ""
         try:
             machine = await self._at_rest(resident)
-            left = stays(machine, keep_volumes=self._keep_volumes)
+            name, left = machine.name, stays(machine, keep_volumes=self._keep_volumes)
             if left is Left.GONE:
-                return Drained(resident=resident, name=machine.name, why=left.value, gone=True)
+                return Drained(resident=resident, name=name, why=left.value, gone=True)
             if left is not None:
-                return self._stay(resident, machine.name, left.value)
+                return self._stay(resident, name, left.value)
             if data_of(machine) or machine.state is State.SUSPENDED:
                 return await self._move_whole(resident, machine)
             return await self._move(resident, machine)
         except NotFound:
             return Drained(resident=resident, why="it was destroyed meanwhile", gone=True)
         except (HawkerError, Failure) as error:
-            return self._stay(resident, "", str(error))
+            return self._stay(resident, name, str(error))
 
     async def _at_rest(self, resident: Resident) -> Machine:
         """Once nothing is under way on it, and nobody has its lease, if that is soon enough."""

@@ -117,7 +117,7 @@ def told(error: click.UsageError) -> tuple[str, str | None]:
         hint = OF_COMMAND.get(error.ctx.command.name or "", {}).get(error.option_name)
         if hint is not None:
             return f"No such option '{error.option_name}'.", hint
-    return error.format_message(), None
+    return error.format_message().replace("is not a valid integer range", "is not a whole number"), None
 
 
 def _of_root(word: str) -> str | None:

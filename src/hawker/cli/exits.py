@@ -67,6 +67,7 @@ _CASES: tuple[tuple[str, str], ...] = (
     ),
     ("the edge of this host is not there", "`hawker machine run --publish` orders a machine that publishes a port"),
     ("was never deployed here", "`hawker deploy` begins a first deploy"),
+    ("has no deploy ", "see `hawker deploy list` for what there is"),
     ("HTTP status ", "what answers at this address is no node, or a proxy before one: see --url and HAWKER_URL"),
     ("the nearest is", "see `hawker node list` for the regions that there are"),
 )

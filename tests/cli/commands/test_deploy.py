@@ -121,6 +121,19 @@ def test_a_dry_run_is_shown_and_not_followed(hawker: Hawker, node: FakeNode, fil
     assert "get_deploy" not in node.calls
 
 
+@pytest.mark.parametrize("failure", [None, Unprocessable("the image is not there")])
+def test_a_dry_run_of_a_new_app_leaves_no_app(
+    hawker: Hawker, node: FakeNode, file: Path, failure: HawkerError | None
+) -> None:
+    node.failures["get_app"] = NotFound("app not found")
+    if failure is not None:
+        node.failures["create_deploy"] = failure
+    said = hawker("deploy", "--dry-run")
+    assert (said.status == 0) is (failure is None) and "created" not in said.err
+    assert node.call("create_app").body.name == node.call("delete_app").params.app_name == "shop"
+    assert not node.call("delete_app").query.force
+
+
 def test_each_state_is_a_line_of_json(hawker: Hawker, file: Path) -> None:
     said = hawker("deploy", "-o", "json")
     found = [msgspec.json.decode(line) for line in said.out.splitlines()]

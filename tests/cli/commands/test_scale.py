@@ -14,3 +14,8 @@ def test_an_app_that_was_never_deployed_cannot_be_scaled(hawker: Hawker, node: F
     node.releases = ()
     said = hawker("scale", "count", "3", "-a", "shop")
     assert said.status == 3 and "deploy it first" in said.err
+
+
+def test_a_count_that_is_no_number_is_refused_in_plain_words(hawker: Hawker) -> None:
+    said = hawker("scale", "count", "abc", "-a", "shop")
+    assert said.status == 2 and "'abc' is not a whole number" in said.err

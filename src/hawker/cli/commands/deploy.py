@@ -11,11 +11,13 @@ from hawker.api.caller import Caller
 from hawker.api.contract.app import (
     ASSIGN_IP,
     CREATE_APP,
+    DELETE_APP,
     GET_APP,
     LIST_IPS,
     AppParams,
     AssignIpRequest,
     CreateAppRequest,
+    DeleteAppQuery,
 )
 from hawker.api.contract.cluster import LIST_NODES
 from hawker.api.contract.deploy import (
@@ -175,8 +177,12 @@ def command(
         label=label,
     )
     public_ips = public_ips and not dry_run and found.config.http_service is not None
-    talk(ctx, lambda caller: _there(caller, name, public_ips=public_ips))
-    return begin(ctx, name, body, form, detach=detach)
+    made = talk(ctx, lambda caller: _there(caller, name, public_ips=public_ips, told=not dry_run))
+    try:
+        return begin(ctx, name, body, form, detach=detach)
+    finally:
+        if made and dry_run:  # a plan needs an app, and a dry run leaves none
+            talk(ctx, lambda caller: caller.call(DELETE_APP, params=AppParams(app_name=name), query=DeleteAppQuery()))
 
 
 def definition_of(found: FlyFile) -> dict[str, Any]:
@@ -196,16 +202,19 @@ def _with_content(file: dict[str, Any], content: dict[str, bytes]) -> dict[str, 
     return rest | {"raw_value": b64encode(content[path]).decode()}
 
 
-async def _there(caller: Caller, app: str, *, public_ips: bool) -> None:
-    """A first deploy makes the app where it is missing, and gives it an address where it can be reached."""
-    params = AppParams(app_name=app)
+async def _there(caller: Caller, app: str, *, public_ips: bool, told: bool) -> bool:
+    """A first deploy makes the app where it is missing, which is said where it is `told`, and gives it an address where
+    it can be reached. Whether it made the app."""
+    params, made = AppParams(app_name=app), False
     first = True
     try:
         await caller.call(GET_APP, params=params)
         first = public_ips and await _is_fresh(caller, params)
     except NotFound:
         await caller.call(CREATE_APP, body=CreateAppRequest(name=app))
-        note(f"created app {app}")
+        made = True
+        if told:
+            note(f"created app {app}")
     if public_ips and first:
         try:
             given = await caller.call(ASSIGN_IP, params=params, body=AssignIpRequest(type="shared_v4"))
@@ -215,6 +224,7 @@ async def _there(caller: Caller, app: str, *, public_ips: bool) -> None:
             others = len((await caller.call(LIST_NODES)).nodes) > 1
             where = ", at the hosts with an --edge-address" if others else ""
             note(f"it is reached at {given.ip} by its name{where}: see `hawker ips list -a {app}`")
+    return made
 
 
 async def _is_fresh(caller: Caller, params: AppParams) -> bool:

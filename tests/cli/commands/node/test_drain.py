@@ -41,7 +41,7 @@ def test_machines_that_stay_are_told_by_the_status(hawker: Hawker, node: FakeNod
     node.residents = (NodeMachine(id=FIRST, app="shop"), NodeMachine(id=SECOND, app="shop"))
     node.in_the_way = [WrongState("it is suspended, and its memory is at this node")]
     said = hawker("node", "drain", "0badcafe", "--output", "json")
-    assert said.status == 1
+    assert said.status == 1 and "`hawker node uncordon 0badcafe" in said.err
     moved = msgspec.json.decode(said.out)
     assert [bool(each["copy"]) for each in moved] == [True, False]
     assert "it is suspended" in moved[1]["why"]

@@ -134,6 +134,8 @@ def drain_command(
         )
         moved = await mover.move_all(residents_of(answer))
         note(f"{sum(bool(each.copy) for each in moved)} moved, {sum(map(stay, moved))} stay")
+        if any(map(stay, moved)):
+            note(f"`hawker node uncordon {found.id}` lets the node accept new machines again")
         return moved
 
     moved = talk(ctx, drain)
