@@ -21,12 +21,14 @@ BENCH ?= start start_many create commands boot profile_start engine scale pull p
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name does; do printf '  make %-12s %s\n' "$$name" "$$does"; done
 
-.PHONY: setup test-setup bench-setup
+.PHONY: setup test-setup judges-setup bench-setup
 setup: ## install what a node needs: Debian packages, .venv, Hawker
 	@scripts/setup.sh run
 test-setup: ## that, and what the tests and checks need
 	@scripts/setup.sh test
-bench-setup: ## that, and what the benchmarks compare with
+judges-setup: ## that, and what judges the edge in long tests: sslyze, Chromium, iperf3
+	@scripts/setup.sh judges
+bench-setup: ## what the tests need, and what the benchmarks compare with
 	@scripts/setup.sh bench
 
 .PHONY: demo
@@ -36,6 +38,7 @@ demo: setup ## run one machine from order to destroy, printing each step
 PYTEST := python -m compileall -q -j 0 src && python -m pytest --numprocesses=$(PROCESSES) --no-loadscope-reorder --durations=25 --durations-min=5
 NOT_TIDY := --ignore=tests/tidy --ignore=tests/test_tidy.py
 FULL := --hypothesis-profile=full
+JUDGED := $(addprefix tests/edge/test_,acme.py browser.py http2_connection.py nghttp2.py sslyze.py websockets.py) tests/host/mesh
 
 .PHONY: release
 release: setup ## make build/release: wheel, source archive, pinned requirements, bill of materials, checksums
@@ -44,12 +47,12 @@ release: setup ## make build/release: wheel, source archive, pinned requirements
 .PHONY: test test-all test-chaos test-judges test-sim test-vmm
 test: test-setup ## run every test but those marked `long`, and what `make check` runs (ARGS="-k store" for a part)
 	@$(PYTEST) -m "not long" $(if $(findstring tidy,$(ARGS)),,$(NOT_TIDY)) $(ARGS)
-test-all: test-setup ## run the whole test suite, the long tests too, with many more random examples
+test-all: judges-setup ## run the whole test suite, the long tests too, with many more random examples
 	@$(PYTEST) $(FULL) $(ARGS)
 test-chaos: test-setup ## of that, the deaths of daemons at every step, the soaks and the trial of a fleet
 	@$(PYTEST) $(FULL) tests/chaos tests/crash tests/chaos/test_commands.py $(ARGS)
-test-judges: test-setup ## of that, what others' documents, clients and fuzzers say of a node
-	@$(PYTEST) $(FULL) tests/conformance tests/clients $(ARGS)
+test-judges: judges-setup ## of that, what others' documents, clients, fuzzers, scanners and a browser say of a node
+	@$(PYTEST) $(FULL) tests/conformance tests/clients $(JUDGED) $(ARGS)
 test-sim: test-setup ## of that, the simulators and what they prove
 	@$(PYTEST) $(FULL) tests/sim tests/proof $(ARGS)
 test-vmm: test-setup ## of that, machines with kernels of their own and the drivers' contract

@@ -24,3 +24,5 @@ lock requirements-dev.txt --constraints requirements.txt --constraints requireme
 
 # A client that the tests drive in an environment of its own: it needs older packages than ours.
 echo "fly-python-sdk==0.3.4" | lock tests/clients/fly_python_sdk/requirements.txt -
+# One that must not meet ours: it wants an older `cryptography`.
+echo "sslyze==6.3.1" | lock tests/clients/sslyze/requirements.txt -

@@ -3,7 +3,8 @@
 #
 #   scripts/setup.sh run      what a node and `make demo` need
 #   scripts/setup.sh test     that, and what the tests and checks need
-#   scripts/setup.sh bench    that, and what the benchmarks compare with
+#   scripts/setup.sh judges   that, and what the long tests have others' programs say
+#   scripts/setup.sh bench    what the tests need, and what the benchmarks compare with
 #
 # Each step prints one line; its whole output is in build/setup/. Without root, what is missing is named and left out.
 set -eu
@@ -11,8 +12,8 @@ cd "$(dirname "$0")/.."
 
 level=${1:-run}
 case $level in
-    run | test | bench) ;;
-    *) echo "usage: $0 run|test|bench" >&2 && exit 2 ;;
+    run | test | judges | bench) ;;
+    *) echo "usage: $0 run|test|judges|bench" >&2 && exit 2 ;;
 esac
 venv=.venv
 logs=build/setup
@@ -98,8 +99,13 @@ find_missing() {
     need npm npm
     [ "$(uname -m)" != x86_64 ] || need qemu-system-x86 qemu-system-x86_64
     [ "$level" = test ] && return
-    need podman podman
     need iperf3 iperf3
+    if [ "$level" = judges ]; then
+        need chromium chromium
+        need libnss3-tools certutil # tells it which roots to trust
+        return
+    fi
+    need podman podman
     need haproxy haproxy # these three: beside the edge
     need caddy caddy
     need wrk wrk
@@ -174,6 +180,10 @@ install_fly_python_sdk() {
     .venv/bin/python -m venv --clear $clients/fly_python_sdk &&
         $clients/fly_python_sdk/bin/python -m pip install --require-hashes -r tests/clients/fly_python_sdk/requirements.txt
 }
+install_sslyze() {
+    .venv/bin/python -m venv --clear $clients/sslyze &&
+        $clients/sslyze/bin/python -m pip install --require-hashes -r tests/clients/sslyze/requirements.txt
+}
 install_fly_admin() {
     rm -rf $clients/fly_admin && mkdir -p $clients/fly_admin &&
         cp tests/clients/fly_admin/package.json tests/clients/fly_admin/package-lock.json $clients/fly_admin &&
@@ -199,6 +209,9 @@ if [ "$level" != run ]; then
     else
         say "no npm: the tests of fly-admin are skipped"
     fi
+fi
+if [ "$level" = judges ]; then
+    client sslyze sslyze bin/sslyze tests/clients/sslyze/requirements.txt
 fi
 
 # --- the kernel that microVMs boot in the tests ------------------------------------------------------------------------

@@ -109,6 +109,8 @@ async def _answer_names(
 class Pebble:
     directory: str
     ca_file: Path
+    root: str
+    """Where the root of what it issues is read; it makes a new one each time."""
 
 
 @contextmanager
@@ -118,10 +120,10 @@ def _running(
     chain, key = issued("localhost")
     for name, text in (("chain.pem", chain), ("key.pem", key), ("ca.pem", root_pem())):
         (folder / name).write_text(text)
-    port = free_port()
+    port, managed = free_port(), free_port()
     config = {
         "listenAddress": f"{HOST}:{port}",
-        "managementListenAddress": f"{HOST}:{free_port()}",
+        "managementListenAddress": f"{HOST}:{managed}",
         "certificate": str(folder / "chain.pem"),
         "privateKey": str(folder / "key.pem"),
         "httpPort": http_port,
@@ -133,7 +135,10 @@ def _running(
     command = [str(program), "-config", str(folder / "config.json"), "-dnsserver", f"{HOST}:{names_port}"]
     with (folder / "log").open("wb") as log, subprocess.Popen(command, env=environment, stdout=log, stderr=log) as it:
         try:
-            yield Pebble(f"https://localhost:{port}/dir", folder / "ca.pem"), port
+            yield (
+                Pebble(f"https://localhost:{port}/dir", folder / "ca.pem", f"https://localhost:{managed}/roots/0"),
+                port,
+            )
         finally:
             it.terminate()
 

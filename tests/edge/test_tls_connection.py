@@ -25,9 +25,9 @@ KEY = b"k" * 32
 HTTPS = ("tls", "http")
 
 
-def sealed(hostname: str, app: str = "shop") -> SealedCertificate:
-    chain, key = issued(hostname)
-    pair = msgspec.msgpack.encode(KeyPair(chain=chain.encode(), key=key.encode()))
+def sealed(hostname: str, app: str = "shop", key: object = None) -> SealedCertificate:
+    chain, text = issued(hostname, key=key)
+    pair = msgspec.msgpack.encode(KeyPair(chain=chain.encode(), key=text.encode()))
     vault = Vault(KEY, SystemClock())
     return SealedCertificate(hostname=hostname, app=AppName(app), sealed=vault.seal(owner_of(hostname), pair))
 
