@@ -39,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     text.finished,
     text.no_places,
     text.no_registries,
+    text.links,
     mirror.mirrored,
 )
 

@@ -121,6 +121,13 @@ def test_where_a_program_begins_is_alive() -> None:
     assert list(imports.alive(tree)) == []
 
 
+def test_architecture_names_every_room_in_its_reading_order() -> None:
+    order = (ROOT / "ARCHITECTURE.md").read_text().split("# Reading the source", 1)[1]
+    rooms = {path.name for path in (ROOT / "src/hawker").iterdir() if (path / "__init__.py").is_file()}
+    assert len(rooms) > 30
+    assert sorted(room for room in rooms if f"`{room}/" not in order) == []
+
+
 def test_architecture_draws_the_rooms_that_the_imports_have() -> None:
     drawing = (ROOT / "ARCHITECTURE.md").read_text().split("```\n4  up", 1)[1].split("```")[0]
     built = {path.stem for path in (ROOT / "src/hawker").iterdir() if path.name != "__pycache__"}

@@ -38,6 +38,21 @@ def test_an_image_registry_is_not_a_package_registry() -> None:
     assert found(text.no_registries, "registry-1.docker.io/library/debian:12") == []
 
 
+@pytest.mark.parametrize("target", ["other.md#no-such", "../gone.md", "#no-such", "pictures/gone.svg"])
+def test_a_link_that_leads_nowhere_is_found(target: str) -> None:
+    tree = tree_of({"docs/page.md": f"see [it]({target})\n", "docs/other.md": "# Its heading\n", "src/x/y.py": ""})
+    assert [(finding.line, finding.subject) for finding in text.links(tree)] == [(1, target)]
+
+
+@pytest.mark.parametrize(
+    "target", ["other.md", "other.md#its-heading", "../src/x/", "#one-of-ours", "https://example.com/x"]
+)
+def test_a_link_to_a_file_a_folder_or_a_heading_is_right(target: str) -> None:
+    page = f"# One of `ours`!\n[it]({target})\n```\n[none](gone.md)\n```\n"
+    tree = tree_of({"docs/page.md": page, "docs/other.md": "# Its heading\n", "src/x/y.py": ""})
+    assert list(text.links(tree)) == []
+
+
 def test_page_of_how_to_add_names_files_that_are_there() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text().split("## How to add", 1)[1].split("\n## ", 1)[0]
     files = [name for name in re.findall(r"`([\w/*]+(?:\.\w+|/))`", page) if "/" in name and "/a/" not in name]
