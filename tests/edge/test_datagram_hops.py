@@ -8,7 +8,7 @@ import pytest
 
 from hawker.edge import hops, machine_socket
 from hawker.edge.datagram_hops import FlowFrame
-from hawker.edge.hop_line import HopQuestion
+from hawker.edge.hop_frames import HopQuestion
 from hawker.edge.routes import Routes
 from hawker.fair.crowd import Crowd
 from hawker.fair.table import EDGE_FLOWS

@@ -13,10 +13,10 @@ import pytest
 
 from hawker.auth.node_certificate import identity_of
 from hawker.config.machine import Port
-from hawker.edge.hop_line import HopAnswer, HopFrame, HopQuestion, word
+from hawker.edge.hop_frames import HopAnswer, HopFrame, HopQuestion, frame, word
 from hawker.edge.hops import identity_in
 from hawker.feed import NODE_IDENTITY, GatePlace, MachineRoute
-from hawker.ids import AppName, MachineId, NodeId
+from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.token_bucket import Allowance, TokenBuckets
 from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, publish_far, route, says
@@ -86,6 +86,7 @@ async def test_a_question_of_another_region_is_believed_as_far_as_the_routes_her
         b"\x01\x00\x00\x10\x01",
         b"\x03\x00\x00\x00\x04data",
         b"\x05\0\0\0\0",
+        b"\x06\0\0\0\x08" + bytes(8),
     ],
     ids=repr,
 )
@@ -166,6 +167,101 @@ async def test_a_client_that_leaves_gives_its_place_at_the_other_host_back(
     writer.close()
     await eventually(lambda: far.edge.held == 0)
     await eventually(lambda: host.edge.gates.of[machine.id].total == 0)
+
+
+REQUEST = b"GET / HTTP/1.1\r\nhost: shop\r\n\r\n"
+Said = tuple[HopFrame, bytes]
+
+
+async def test_a_machine_s_connection_rests_for_the_next_request_of_the_same_host(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    connections = 0
+
+    async def counts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await says(OK)(reader, writer)
+
+    async with app_server(counts) as inside, line_to(host, gate) as (reader, writer):
+        question = await there(far, inside)
+        for heard, expected in ((len(OK), 1), (len(OK), 1), (len(OK) - 1, 1), (len(OK), 2)):
+            writer.write(word(HopFrame.QUESTION, question))
+            kind, said = await hear(reader)
+            answer = msgspec.msgpack.decode(said, type=HopAnswer)
+            assert kind is HopFrame.ANSWER and answer.let_in and answer.keeps
+            assert await hear(reader) == (HopFrame.DATA, OK)
+            assert far.edge.gates.of[question.machine].total == 1
+            writer.write(frame(HopFrame.REST, heard.to_bytes(8)))
+            await eventually(lambda: far.edge.gates.of[question.machine].total == 0)
+            assert connections == expected
+        async with line_to(host, gate) as (other, asks):
+            asks.write(word(HopFrame.QUESTION, question))
+            assert msgspec.msgpack.decode((await hear(other))[1], type=HopAnswer).rested
+        far.worker.put(replace(far.edge.gates.of[question.machine].route, instance=InstanceId("next")))
+        await eventually(lambda: far.edge.gates.of[question.machine].route.instance == "next")
+        writer.write(word(HopFrame.QUESTION, question))
+        assert not msgspec.msgpack.decode((await hear(reader))[1], type=HopAnswer).rested, "of another instance"
+
+
+async def test_the_answer_to_first_bytes_comes_while_the_machine_says_nothing(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    async with app_server(says(b"")) as inside, line_to(host, gate) as (reader, writer):
+        writer.write(word(HopFrame.QUESTION, await there(far, inside)))
+        with anyio.fail_after(30):
+            assert msgspec.msgpack.decode((await hear(reader))[1], type=HopAnswer).let_in
+
+
+async def test_first_bytes_of_who_is_not_let_in_reach_no_machine(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    seen = list[bytes]()
+    async with app_server(says(OK, seen)) as inside, line_to(host, gate) as (reader, writer):
+        question = await there(far, inside)
+        for asked, let_in in ((replace(question, app=AppName("bank")), False), (question, True)):
+            writer.write(word(HopFrame.QUESTION, asked))
+            assert msgspec.msgpack.decode((await hear(reader))[1], type=HopAnswer).let_in is let_in
+        assert await hear(reader) == (HopFrame.DATA, OK)
+        assert seen == [REQUEST]
+
+
+async def test_an_older_edge_is_answered_in_its_own_words(host: PlayedHost, far: PlayedHost, gate: GatePlace) -> None:
+    """It knows neither `first` nor `REST`: it sends what it has to say after the answer, and both sides close."""
+    async with app_server(says(OK)) as inside, line_to(host, gate) as (reader, writer):
+        question = replace(await there(far, inside), first=b"")
+        for _ in range(2):
+            writer.write(word(HopFrame.QUESTION, question))
+            kind, said = await hear(reader)
+            assert kind is HopFrame.ANSWER and msgspec.msgpack.decode(said)["let_in"] is True
+            writer.write(frame(HopFrame.DATA, REQUEST))
+            assert await hear(reader) == (HopFrame.DATA, OK)
+            writer.write(frame(HopFrame.CLOSE))
+            assert await hear(reader) == (HopFrame.CLOSE, b"")
+            await eventually(lambda: far.edge.gates.of[question.machine].total == 0)
+
+
+async def there(far: PlayedHost, inside: int) -> HopQuestion:
+    """A request for a machine that the host has."""
+    machine = route(80, inside, handlers=("http",))
+    far.worker.put(machine)
+    await eventually(lambda: machine.id in far.edge.gates.of)
+    return HopQuestion(app=machine.app, machine=machine.id, service=0, first=REQUEST)
+
+
+async def hear(reader: asyncio.StreamReader) -> Said:
+    head = await reader.readexactly(5)
+    return HopFrame(head[0]), await reader.readexactly(int.from_bytes(head[1:]))
+
+
+@asynccontextmanager
+async def line_to(
+    host: PlayedHost, gate: GatePlace
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    context = identity_in(host.folder).client()
+    context.check_hostname = False
+    async with connected(gate, context) as ends:
+        yield ends
 
 
 @asynccontextmanager

@@ -3,10 +3,12 @@
 import asyncio
 from unittest.mock import Mock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, frame, read_word, word
+from hawker.edge.hop_frames import FIRST_BYTES, HopAnswer, HopFrame, HopQuestion, frame, read_word, word
+from hawker.edge.hop_line import HopLine, HopStream
 from hawker.ids import AppName, MachineId
 from tests.waiting import eventually
 
@@ -45,5 +47,88 @@ async def test_a_machine_s_first_words_wait_for_a_listener() -> None:
     heard.data_received.assert_called_once_with(b"220 ready")
 
 
-def test_answers_are_short() -> None:
-    assert len(word(HopFrame.ANSWER, HopAnswer(let_in=False, code="PR01", why="w" * 1000))) < 4096
+@pytest.mark.parametrize("size", [10, FIRST_BYTES + 1])
+def test_first_bytes_go_with_the_question_or_wait_for_its_answer(size: int) -> None:
+    line, transport = connected_line()
+    stream = opened(line, Mock(spec=asyncio.Protocol), HopQuestion(app=AppName("a"), machine=MachineId("m"), service=0))
+    stream.write(b"x" * size)
+    (asked,) = words(transport)
+    fits = size <= FIRST_BYTES
+    assert read_word(asked[1], HopQuestion).first == (b"x" * size if fits else b"")
+    line.data_received(word(HopFrame.ANSWER, HopAnswer(let_in=True, keeps=True)))
+    stream.let_in()
+    assert words(transport)[1:] == ([] if fits else [(HopFrame.DATA, b"x" * size)])
+
+
+def test_a_conversation_that_was_left_is_skipped_up_to_the_next_answer() -> None:
+    freed, heard = Mock(), Mock()
+    line, transport = connected_line(heard, freed)
+    first, second = Mock(spec=asyncio.Protocol), Mock(spec=asyncio.Protocol)
+    stream = opened(line, first)
+    line.data_received(frame(HopFrame.DATA, b"answer"))
+    stream.rest()
+    assert words(transport) == [(HopFrame.REST, bytes((0, 0, 0, 0, 0, 0, 0, 6)))]
+    freed.assert_called_once()
+    opened(line, second, HopQuestion(app=AppName("a"), machine=MachineId("m"), service=0))
+    late = frame(HopFrame.DATA, b"late") + frame(HopFrame.END) + frame(HopFrame.CLOSE)
+    line.data_received(late + word(HopFrame.ANSWER, HopAnswer(let_in=True)))
+    heard.assert_called_once()
+    first.data_received.assert_called_once_with(b"answer")
+    second.data_received.assert_not_called()
+    transport.abort.assert_not_called()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [frame(HopFrame.DATA, b"unasked"), frame(HopFrame.CLOSE), frame(HopFrame.REST, bytes(8))],
+    ids=["data", "close", "rest"],
+)
+async def test_a_frame_before_the_answer_that_is_of_no_conversation_before_ends_the_line(said: bytes) -> None:
+    line, transport = connected_line()
+    opened(line, Mock(spec=asyncio.Protocol), HopQuestion(app=AppName("a"), machine=MachineId("m"), service=0))
+    line.data_received(said)
+    transport.abort.assert_called_once()
+
+
+async def test_the_rest_of_a_conversation_that_was_left_is_bounded() -> None:
+    line, transport = connected_line()
+    opened(line, Mock(spec=asyncio.Protocol)).rest()
+    for _ in range(5):
+        line.data_received(frame(HopFrame.DATA, bytes(1 << 20)))
+    transport.abort.assert_called_once()
+
+
+def test_an_answer_that_may_wait_goes_with_what_is_said_next() -> None:
+    line, transport = connected_line()
+    line.say(HopFrame.ANSWER, HopAnswer(let_in=True), soon=True)
+    transport.write.assert_not_called()
+    line.send(HopFrame.DATA, b"hello")
+    transport.write.assert_called_once()
+    line.flush()
+    assert [kind for kind, _ in words(transport)] == [HopFrame.ANSWER, HopFrame.DATA]
+
+
+def connected_line(heard: Mock | None = None, freed: Mock | None = None) -> tuple[HopLine, Mock]:
+    line = HopLine(heard or Mock(), freed or Mock(), Mock())
+    transport = Mock(spec=asyncio.Transport, get_extra_info=Mock(return_value=None))
+    transport.is_closing.return_value = False
+    transport.abort.side_effect = lambda: line.connection_lost(None)
+    line.connection_made(transport)
+    return line, transport
+
+
+def opened(line: HopLine, protocol: Mock, question: HopQuestion | None = None) -> HopStream:
+    line.open(protocol, question)
+    stream = protocol.connection_made.call_args.args[0]
+    assert isinstance(stream, HopStream)
+    return stream
+
+
+def words(transport: Mock) -> list[tuple[HopFrame, bytes]]:
+    """What was written, by frames."""
+    data, found = b"".join(call.args[0] for call in transport.write.call_args_list), []
+    while data:
+        end = 5 + int.from_bytes(data[1:5])
+        found.append((HopFrame(data[0]), data[5:end]))
+        data = data[end:]
+    return found

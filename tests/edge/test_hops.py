@@ -13,7 +13,7 @@ from hawker.auth.node_certificate import identity_of
 from hawker.clock import SystemClock
 from hawker.edge import hops
 from hawker.edge.hop_door import _Host
-from hawker.edge.hop_line import HopAnswer, HopQuestion
+from hawker.edge.hop_frames import HopAnswer, HopQuestion
 from hawker.edge.hops import HopDialer, identity_in
 from hawker.feed import NODE_IDENTITY, GatePlace
 from hawker.ids import AppName, InstanceId, MachineId, NodeId

@@ -19,7 +19,11 @@ def connection() -> tuple[MachineConnection, Mock]:
 
 async def test_a_connection_rests_for_its_time_and_is_used_again() -> None:
     now = [0.0]
-    pool, target, (kept, transport) = MachinePool(lambda: now[0]), target_of(route(80, 1)), connection()
+    pool, target, (kept, transport) = (
+        MachinePool[MachineConnection](lambda: now[0]),
+        target_of(route(80, 1)),
+        connection(),
+    )
     pool.keep(target, kept)
     assert pool.take(target) is kept and pool.take(target) is None
     pool.keep(target, kept)
@@ -29,7 +33,7 @@ async def test_a_connection_rests_for_its_time_and_is_used_again() -> None:
 
 
 async def test_a_connection_that_was_closed_or_said_something_is_not_used_again() -> None:
-    pool, target = MachinePool(lambda: 0.0), target_of(route(80, 1))
+    pool, target = MachinePool[MachineConnection](lambda: 0.0), target_of(route(80, 1))
     (closed, _), (talking, _) = connection(), connection()
     for kept in (closed, talking):
         pool.keep(target, kept)
@@ -40,7 +44,7 @@ async def test_a_connection_that_was_closed_or_said_something_is_not_used_again(
 
 async def test_a_connection_does_not_outlive_its_instance_or_its_time() -> None:
     now, (first, one), (second, two) = [0.0], connection(), connection()
-    pool, target = MachinePool(lambda: now[0]), target_of(route(80, 1))
+    pool, target = MachinePool[MachineConnection](lambda: now[0]), target_of(route(80, 1))
     pool.keep(target, first)
     pool.drop(target.machine.id)
     one.close.assert_called()

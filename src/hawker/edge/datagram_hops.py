@@ -18,7 +18,7 @@ import anyio
 import msgspec
 
 from hawker.clock import Clock
-from hawker.edge.hop_line import HopAnswer, read_word
+from hawker.edge.hop_frames import HopAnswer, read_word
 from hawker.edge.hops import (
     ANSWER_S,
     FREE_S,
@@ -278,10 +278,9 @@ class _Guest:
 class AskedLine(_FlowLine):
     """The end of the machines' edge."""
 
-    def __init__(self, gate: "DatagramGate", over: Callable[[], None]) -> None:
+    def __init__(self, gate: "DatagramGate") -> None:
         super().__init__()
         self._gate = gate
-        self._over = over
         self._guests: dict[int, _Guest] = {}
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -289,7 +288,6 @@ class AskedLine(_FlowLine):
         for guest in list(self._guests.values()):
             self._release(guest)
         self._gate.lines.discard(self)
-        self._over()
 
     def end(self, guest: _Guest, why: ProxyError | None) -> None:
         """The machine's end has ended; who sends on asks again."""
@@ -372,9 +370,8 @@ class DatagramGate:
         self._say = say
         self._of_org = Crowd(EDGE_FLOWS)
 
-    def open(self, over: Callable[[], None]) -> AskedLine:
-        """`over` is called when the conversation is."""
-        line = AskedLine(self, over)
+    def open(self) -> AskedLine:
+        line = AskedLine(self)
         self.lines.add(line)
         return line
 

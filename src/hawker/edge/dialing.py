@@ -35,7 +35,6 @@ class Joined(ValueObject, Generic[P], frozen=True):
 
     visit: Visit
     protocol: P
-    rested: bool = False  # it was used before
 
 
 class Hops(Protocol):
@@ -61,17 +60,18 @@ class Dialer:
         began: float,
         make: Callable[[ServiceTarget], P],
         *,
-        rested: Callable[[ServiceTarget], P | None] = lambda target: None,
+        rested: Callable[[Visit], P | None] = lambda visit: None,
         lasting: bool = False,
+        cause: ProxyError | None = None,
     ) -> Joined[P]:
         """The caller calls `Visits.end` with its visit in the end. `rested` is a connection that can be used
-        again; a `lasting` one has no end of its own. Raises `ProxyError`."""
-        cause: ProxyError | None = None
+        again; a `lasting` one has no end of its own. `cause` is why the last machine did not take it. Raises
+        `ProxyError`."""
         while True:
             visit = await self._visits.begin(aim, began, cause)
-            again = rested(visit.target)
+            again = rested(visit)
             if again is not None:
-                return Joined(visit, again, rested=True)
+                return Joined(visit, again)
             try:
                 return Joined(visit, await self.dial(visit, began, make, lasting=lasting))
             except ProxyError as error:

@@ -19,7 +19,6 @@ from hawker.edge.compression import Packer, packed
 from hawker.edge.dialing import Joined
 from hawker.edge.head import IDEMPOTENT, Field, RequestHead, ResponseHead
 from hawker.edge.machine_connection import MachineConnection
-from hawker.edge.machine_http2 import connection_with
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.replay import (
     MAX_JSON_BYTES,
@@ -305,9 +304,10 @@ class HttpExchange:
     async def _send(self, leg: _Leg) -> tuple[Replay, ServiceTarget, _Leg] | None:
         """What a machine has said instead of an answer, which one, and how the request came there. A request that no
         machine is known to have had goes to another one, if it may be done twice: once."""
+        began, cause = self._now(), None
         while True:
             if leg.order is None:
-                joined = await self._reach(leg.aim, self._now())
+                joined = await self._reach(leg.aim, began, cause, leg.head)
             else:
                 joined, leg = await self._reach_or_return(leg, leg.order)
             self._goes_on = partial(self._elsewhere, leg, joined)
@@ -315,10 +315,13 @@ class HttpExchange:
                 order = await self._converse(leg, joined)
                 return None if order is None else (order, joined.visit.reached, leg)
             except ProxyError:
+                cause = joined.protocol.refusal
+                if cause is not None:
+                    continue  # its gate did not let it in
                 again = self._elsewhere(leg, joined)
                 if again is None:
                     raise
-                leg, self._repeated = again, True
+                began, leg, self._repeated = self._now(), again, True
                 self._services.counters.add("retries", app=self._app)
             finally:
                 if self._machine is not None:
@@ -332,7 +335,7 @@ class HttpExchange:
         silent = joined.protocol.silent and not self.answered and not self._repeated
         if not silent or self._head.method not in IDEMPOTENT or self._kept.pieces is None or self._client.gone:
             return None
-        if joined.rested:
+        if joined.protocol.rested:
             return leg
         visit, steering = joined.visit, leg.aim.steering
         aim = replace(leg.aim, steering=steering.without(visit.target.machine.id, visit.reached.machine.id))
@@ -359,18 +362,21 @@ class HttpExchange:
         leg = _Leg(aim=replace(leg.came_from, steering=back), head=self._head, lines=failed, last=True)
         return await self._reach(leg.aim, self._now()), leg
 
-    async def _reach(self, aim: Aim, began: float) -> Joined[MachineConnection]:
+    async def _reach(
+        self, aim: Aim, began: float, cause: ProxyError | None = None, first: RequestHead | None = None
+    ) -> Joined[MachineConnection]:
+        """`first`: the request may ask the gate of another host itself, if it can be done twice."""
         self._held, self.deadline = True, self._now() + _LEFT_S if self._client.leaving else inf
-        rested = (lambda _: None) if self._repeated else self._services.pool.take
+        machines = self._services.machines
+        rested = (lambda visit: None) if self._repeated else partial(machines.take, first)
         try:
-            return await self._services.dialer.reach(aim, began, partial(connection_with, self._now), rested=rested)
+            return await self._services.dialer.reach(aim, began, machines.make, rested=rested, cause=cause)
         finally:
             self._held, self.deadline = False, inf
 
     async def _converse(self, leg: _Leg, joined: Joined[MachineConnection]) -> Replay | None:
-        machine, target = joined.protocol, joined.visit.reached
-        concurrency = target.service.concurrency
-        pooled = target.is_near and concurrency is not None and concurrency.type == "requests"
+        machine, target, machines = joined.protocol, joined.visit.reached, self._services.machines
+        pooled = machines.may_keep(machine, target)
         options = target.port.http_options or _NO_OPTIONS
         self._idle_s, self._why_late = float(options.idle_timeout or 0), Code.PU03
         self._begin(leg, joined, pooled=pooled)
@@ -380,7 +386,7 @@ class HttpExchange:
             body = await machine.small_body(answer, MAX_JSON_BYTES) if wants_body(answer) else b""
             order = read_replay(answer, body)
             if wants_body(answer) and pooled and self.heard_all:
-                self._services.pool.keep(target, machine)
+                machines.keep(machine, target)
             else:
                 machine.close()
             self._machine = None
@@ -403,7 +409,7 @@ class HttpExchange:
         self._client.finish(trailers)
         self.done = True
         if pooled and answer.keep_alive and not answer.until_close and self.heard_all:
-            self._services.pool.keep(target, machine)
+            machines.keep(machine, target)
         else:
             machine.close()
         self._machine = None

@@ -5,6 +5,8 @@ certificate of the cluster, and asked, is bounded in bytes and time.
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -14,8 +16,10 @@ from msgspec.structs import replace
 from hawker.clock import Clock
 from hawker.edge.datagram_hops import DatagramGate
 from hawker.edge.dialing import Dialer
-from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word
+from hawker.edge.hop_frames import HopAnswer, HopFrame, HopQuestion, read_word
+from hawker.edge.hop_line import HopLine
 from hawker.edge.hops import MOST_TRIES
+from hawker.edge.machine_connection import MachinePool
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door
 from hawker.edge.splice import Side, address_of
@@ -44,15 +48,18 @@ _log = bind("hawker.edge")
 
 
 class _Guest(Side):
-    """One conversation of another host's edge with a machine. Keeps nothing when it is over."""
+    """One conversation of another host's edge with a machine. `kept` gets the machine's connection when that may be
+    used again. Keeps `HeardOut`."""
 
-    def __init__(self, over: Callable[[], None]) -> None:
+    def __init__(self, kept: Callable[[Side], None]) -> None:
         super().__init__()
-        self._over = over
+        self._kept = kept
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self._over()
-        super().connection_lost(error)
+    def heard_out(self) -> None:
+        side, self.peer, self.transport = self.peer, None, None
+        if side is not None:
+            side.peer = None
+            self._kept(side)
 
 
 class _Host:
@@ -61,11 +68,16 @@ class _Host:
     def __init__(self, door: "HopDoor", *, beside: bool = False) -> None:
         self._door = door
         self.beside = beside  # of this host
+        self.address = ""
         self.line = HopLine(self._hear, self._rest, self._lose)
         self.handshake: Handshake | None = None
-        self._scope: anyio.CancelScope | None = None
+        self.scope: anyio.CancelScope | None = None  # of the task that asks for the machine
+        self._asked = False
         self.lasting = False  # what goes over it now has no end of its own
-        self._late = asyncio.get_running_loop().call_later(NEIGHBOR_S if beside else ASK_S, self.give_up)
+        self._loop = asyncio.get_running_loop()
+        asks_within_s = NEIGHBOR_S if beside else ASK_S
+        self._deadline = self._loop.time() + asks_within_s
+        self._late = self._loop.call_later(asks_within_s, self._look)
 
     def give_up(self) -> None:
         if self.line.transport is not None:
@@ -78,11 +90,11 @@ class _Host:
         self.line.say(HopFrame.ANSWER, answer)
         self._rest()
 
-    def let_in(self, make: Callable[[Callable[[], None]], P], chosen: MachineId | None = None) -> P:
-        """`make` is told what to call when the conversation is over. The machine that was `chosen` is told."""
-        assert self._scope is not None, "it has asked"
-        self.line.say(HopFrame.ANSWER, HopAnswer(let_in=True, machine=chosen))
-        return self.line.open(make(self._scope.cancel))
+    def let_in(self, protocol: P, answer: HopAnswer, *, soon: bool = False) -> P:
+        """With `soon` the answer may go with what the machine says first."""
+        self.scope = None
+        self.line.say(HopFrame.ANSWER, answer, soon=soon)
+        return self.line.open(protocol)
 
     def _hear(self, kind: HopFrame, data: bytes) -> None:
         try:
@@ -90,26 +102,31 @@ class _Host:
         except ValueError:
             self.line.give_up()
             return
-        if kind is not HopFrame.QUESTION or self._scope is not None:
+        if kind is not HopFrame.QUESTION or self._asked:
             self.line.give_up()
             return
-        self._late.cancel()
-        self._scope = anyio.CancelScope()
-        self._door.begin(self, question, self._scope)
+        self._asked, self._deadline = True, inf
+        self._door.begin(self, question)
 
     def _rest(self) -> None:
         """It may ask again."""
-        self._scope, self.lasting = None, False
-        self._late.cancel()
-        self._late = asyncio.get_running_loop().call_later(NEIGHBOR_S if self.beside else REST_S, self.give_up)
-        self._door.table.rest(self)
+        self._asked, self.lasting = False, False
+        self._deadline = self._loop.time() + (NEIGHBOR_S if self.beside else REST_S)
+        self._door.rest(self)
 
     def _lose(self, error: Exception) -> None:
         self._late.cancel()
-        if self._scope is not None:
-            self._scope.cancel()
-        self._door.table.release(self)
-        self._door.neighbors.discard(self)
+        if self.scope is not None:
+            self.scope.cancel()
+        self._door.lose(self)
+
+    def _look(self) -> None:
+        """One timer for all of its rests."""
+        left_s = min(self._deadline - self._loop.time(), REST_S)
+        if left_s > 0:
+            self._late = self._loop.call_later(left_s, self._look)
+        else:
+            self.give_up()
 
 
 class _HostHandshake(Handshake):
@@ -123,7 +140,7 @@ class _HostHandshake(Handshake):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        address = address_of(transport, "peername")
+        address = self._host.address = address_of(transport, "peername")
         if not (self._door.may_begin(address) and self._door.table.admit(self._host, address)):
             self.abort()
 
@@ -157,9 +174,11 @@ class HopDoor:
         counters: Counters,
         table: ConnectionTable,
         datagrams: DatagramGate,
+        pool: MachinePool[Side],
     ) -> None:
         self.identity = identity
         self.table = table
+        self._pool = pool
         self._visits = visits
         self._dialer = dialer
         self._datagrams = datagrams
@@ -240,10 +259,43 @@ class HopDoor:
         self._counters.add("hops_too_many")
         return False
 
-    def begin(self, host: _Host, question: HopQuestion, scope: anyio.CancelScope) -> None:
+    def sweep(self) -> None:
+        """To be called ten times a second: who waits for an answer to go with what its machine says waits no longer."""
+        for host in self._busy:
+            host.line.flush()
+
+    def begin(self, host: _Host, question: HopQuestion) -> None:
+        """It has asked."""
         self.table.work(host)
         self._busy.add(host)
-        self._spawn(self._carry, host, question, scope)
+        if question.first and not self._refuses(host) and self._enters_at_once(host, question):
+            return
+        host.scope = anyio.CancelScope()
+        self._spawn(self._carry, host, question, host.scope)
+
+    def _enters_at_once(self, host: _Host, question: HopQuestion) -> bool:
+        """Into a machine that has room, over a connection that rests."""
+        visit = self._visits.admit_now(question.app, question.machine, question.service)
+        if visit is None:
+            return False
+        side = self._pool.take(visit.target, host.address)
+        if side is None:
+            self._visits.end(visit)
+            return False
+        self._join(host, question, visit, side, rested=True)
+        return True
+
+    def rest(self, host: _Host) -> None:
+        self._busy.discard(host)
+        self.table.rest(host)
+
+    def lose(self, host: _Host) -> None:
+        self._busy.discard(host)
+        self.neighbors.discard(host)
+        self.table.release(host)
+
+    def _refuses(self, host: _Host) -> bool:
+        return self._closed and not (self._together and host.beside)
 
     def accept(self) -> asyncio.Protocol:
         """Nobody is let in before the worker has said who this node is."""
@@ -256,7 +308,7 @@ class HopDoor:
     async def _carry(self, host: _Host, question: HopQuestion, scope: anyio.CancelScope) -> None:
         with scope:
             try:
-                if self._closed and not (self._together and host.beside):
+                if self._refuses(host):
                     raise ProxyError(Code.PR01, known="the edge of the machine's host is being replaced")
                 await self._let_in(host, question)
             except ProxyError as error:
@@ -265,31 +317,42 @@ class HopDoor:
             except Exception:
                 host.give_up()
                 raise
-            finally:
-                self._busy.discard(host)
 
     async def _let_in(self, host: _Host, question: HopQuestion) -> None:
-        """Counted in the machine until both ends are done. Raises `ProxyError`."""
+        """Raises `ProxyError`."""
         if question.datagrams:
-            host.let_in(self._datagrams.open)
-            await anyio.sleep_forever()
+            host.let_in(self._datagrams.open(), HopAnswer(let_in=True))
+            return
         hold_s = min(question.hold_s, WAKE_TIMEOUT_S) if question.hold_s > 0 else 0.0
-        began, over = self._clock.monotonic() - WAKE_TIMEOUT_S + hold_s, asyncio.Event()
-        visit, side = await self._enter(question, began, over.set, hold=hold_s > 0)
-        try:
-            if question.lasting:
-                visit.last()
-                host.lasting = True
-            self._counters.add("hops")
-            host.let_in(_Guest, visit.target.machine.id if question.port else None).join(side)
-            with anyio.CancelScope(shield=True):  # the end of one side is passed on to the other by themselves
-                await over.wait()
-        finally:
-            self._visits.end(visit)
+        began = self._clock.monotonic() - WAKE_TIMEOUT_S + hold_s
+        visit, side = await self._enter(question, began, hold=hold_s > 0)
+        self._join(host, question, visit, side)
 
-    async def _enter(
-        self, question: HopQuestion, began: float, over: Callable[[], None], *, hold: bool
-    ) -> tuple[Visit, Side]:
+    def _join(self, host: _Host, question: HopQuestion, visit: Visit, side: Side, *, rested: bool = False) -> None:
+        """Counted in the machine until its connection has ended, or is kept for the next one."""
+        end = partial(self._visits.end, visit)
+        if question.lasting:
+            visit.last()
+            host.lasting = True
+        self._counters.add("hops")
+        chosen = visit.target.machine.id if question.port else None
+        answer = HopAnswer(let_in=True, machine=chosen, keeps=True, rested=rested)
+        guest = _Guest(partial(self._keep, host.address, visit))
+        host.let_in(guest, answer, soon=bool(question.first)).join(side)
+        if question.first and side.transport is not None:
+            side.transport.write(question.first)
+        side.when_lost(end)
+
+    def _keep(self, address: str, visit: Visit, side: Side) -> None:
+        """The conversation is over, and the machine's connection is as good as new."""
+        if visit.target.is_near and side.reusable:
+            side.rest()
+            self._pool.keep(visit.target, side, address)
+            self._visits.end(visit)
+        else:
+            side.close()
+
+    async def _enter(self, question: HopQuestion, began: float, *, hold: bool) -> tuple[Visit, Side]:
         """Of an edge of another region, into the machine that this host chooses. It names one in each question of its
         own, and who is asked so asks nobody else: so no request goes round. Raises `ProxyError`."""
         aim, tries, cause = _aim_of(question), MOST_TRIES if question.port else 1, None
@@ -304,7 +367,7 @@ class HopDoor:
                 raise cause or error from error
             try:
                 lasting = question.lasting and not visit.target.is_near
-                return visit, await self._dialer.dial(visit, began, lambda _: Side(over), lasting=lasting)
+                return visit, await self._dialer.dial(visit, began, lambda _: Side(), lasting=lasting)
             except ProxyError as error:
                 self._visits.end(visit)
                 cause, tries = error, tries - 1

@@ -3,87 +3,31 @@
 A frame is a kind, a length and so many bytes. A conversation begins with a question and its answer; if the machine may
 be entered, data goes both ways, and each side says when it has said its last, and when it has heard enough. Once both
 have, the next one may begin. What goes wrong in one ends the connection, and so the machine's, as an error.
+
+A gate that says so in an answer (`keeps`) is spoken to in fewer words from then on. What is to go into the machine may
+come with the question, and who has heard a whole answer of the machine says `REST`: then the conversation is over
+without a word of the gate's, and the machine's connection may be used for the next one. What the gate had sent before
+it heard that is skipped, up to its next answer.
 """
 
 import asyncio
 import struct
 from collections.abc import Callable
-from enum import IntEnum
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
-import msgspec
+from msgspec.structs import replace
 
+from hawker.edge.hop_frames import FIRST_BYTES, HEAD, MAX_WORD_BYTES, HopAnswer, HopFrame, HopQuestion, frame, word
 from hawker.edge.splice import probe_host, reset, unheard_s, watch_peer
-from hawker.ids import AppName, MachineId
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
-M = TypeVar("M")
 
-MAX_WORD_BYTES = 4096
-"""Of a question or an answer."""
 _CLOSES_WITHIN_S = 5.0
 _MAX_UNHEARD_BYTES = 4 << 20
 _PROBED_AFTER_S = 5
 """What has no end of its own, and who let others in, is in less of a hurry to know that a host is gone."""
-_HEAD = struct.Struct(">BI")
-
-
-class HopFrame(IntEnum):
-    QUESTION = 1
-    ANSWER = 2
-    DATA = 3
-    END = 4
-    """The sender has said its last; it goes on hearing."""
-    CLOSE = 5
-    """It hears no more, either. The other side says the same, and the conversation is over."""
-
-
-class HopQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Into which service of which machine. `hold_s`: so long may the gate hold it and start the machine; 0 is now or
-    not at all. `lasting`: it has no end of its own, so a stop of the machine does not wait for it. `datagrams`: into no
-    machine; each flow in the conversation asks by itself."""
-
-    app: AppName
-    machine: MachineId
-    service: int
-    """Its place in the machine's config, from 0."""
-    hold_s: float = 0.0
-    lasting: bool = False
-    datagrams: bool = False
-    port: int = 0
-    """Not 0: it comes from another region and names no machine. Into one of those of this region that have the app's
-    port, which the asked host chooses: never into another region."""
-    inside: bool = False
-    """With `port`: a replay, which reaches services that nobody outside does."""
-    spoken: str = ""
-    """With `port`: its handlers, as the edge speaks to client and machine."""
-    force: str = ""
-    """With `port`: this machine's id or nobody; empty for any."""
-    prefer: str = ""
-    """With `port`: the id of the machine that is to have it if it can."""
-    apart: tuple[MachineId, ...] = ()
-    """With `port`: none of these."""
-
-
-class HopAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """`code` is of `Code` where it was not let in, and `why` what the app's log may say of it. `machine` is the one
-    that was chosen, where the question named none."""
-
-    let_in: bool
-    """The connection leads into the machine from here on."""
-    code: str = ""
-    why: str = ""
-    machine: MachineId | None = None
-
-
-def frame(kind: HopFrame, data: bytes = b"") -> bytes:
-    return _HEAD.pack(kind, len(data)) + data
-
-
-def word(kind: HopFrame, message: HopQuestion | HopAnswer) -> bytes:
-    data = msgspec.msgpack.encode(message)
-    assert len(data) <= MAX_WORD_BYTES, "questions and answers are short"
-    return frame(kind, data)
+_COUNT = struct.Struct(">Q")
+_KINDS = frozenset(HopFrame)
 
 
 @runtime_checkable
@@ -93,13 +37,25 @@ class HostWatcher(Protocol):
     def host_unheard(self) -> None: ...
 
 
-class HopStream(asyncio.Transport):
-    """One conversation: the transport of who speaks with the machine, or for it."""
+@runtime_checkable
+class HeardOut(Protocol):
+    """A protocol that wants to know when a conversation is over and the other side has heard all of it."""
 
-    def __init__(self, line: "HopLine", protocol: asyncio.BaseProtocol) -> None:
+    def heard_out(self) -> None: ...
+
+
+class HopStream(asyncio.Transport):
+    """One conversation: the transport of who speaks with the machine, or for it. With a `question` the gate is asked
+    when the first bytes are written, and has not let anybody in before `let_in` is called."""
+
+    def __init__(self, line: "HopLine", protocol: asyncio.BaseProtocol, question: HopQuestion | None = None) -> None:
         super().__init__()
         self._line = line
         self._protocol: Any = protocol
+        self._question = question
+        self._later = b""  # goes once it is let in
+        self.asks = question is not None
+        self._heard = self._said = 0  # bytes of data
         self._paused = False
         self._ended = False  # we have said our last
         self._closing = False
@@ -151,8 +107,13 @@ class HopStream(asyncio.Transport):
         return 0 if self._line.transport is None else self._line.transport.get_write_buffer_size()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if data and not self._ended and not self.is_closing():
-            self._line.send(HopFrame.DATA, bytes(data))
+        if not data or self._ended or self.is_closing():
+            return
+        if self.asks:
+            self._ask(bytes(data))
+            return
+        self._said += len(data)
+        self._line.send(HopFrame.DATA, bytes(data))
 
     def can_write_eof(self) -> bool:
         return True
@@ -175,10 +136,38 @@ class HopStream(asyncio.Transport):
     def abort(self) -> None:
         self._line.give_up()
 
+    def rest(self) -> None:
+        """All that is wanted was heard. Of a conversation with a gate that keeps, by who has asked."""
+        if not self.is_closing():
+            self._closing = True
+            self._protocol = None
+            self._line.leave(self._heard)
+
+    def let_in(self) -> None:
+        """The gate has said so."""
+        self.asks = False
+        if self._later:
+            self.write(self._later)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it may `rest`."""
+        return self._line.keeps
+
+    def _ask(self, data: bytes) -> None:
+        question, self._question = self._question, None
+        if question is not None and len(data) <= FIRST_BYTES:
+            self._line.say(HopFrame.QUESTION, replace(question, first=data))
+            return
+        self._later += data
+        if question is not None:
+            self._line.say(HopFrame.QUESTION, question)
+
     # What the other side says.
 
     def hear(self, data: bytes) -> None:
         if not self._closing:
+            self._heard += len(data)
             self._protocol.data_received(data)
             return
         self._unheard += len(data)
@@ -197,6 +186,17 @@ class HopStream(asyncio.Transport):
             self._closing = True
             self._line.send(HopFrame.CLOSE)
             self._tell_lost(None)
+
+    def hear_rest(self, heard: int) -> None:
+        """The other side wants nothing more, and has heard so many bytes."""
+        if self._late is not None:
+            self._late.cancel()
+        if not self._closing:
+            self._closing = True
+            if heard == self._said and isinstance(self._protocol, HeardOut):
+                self._protocol.heard_out()
+            else:
+                self._tell_lost(None)
 
     def lose(self, error: Exception) -> None:
         if self._late is not None:
@@ -241,6 +241,9 @@ class HopLine(asyncio.Protocol):
         self._answered = False  # what follows an answer waits until there is somebody who hears it
         self._reading = False
         self._why: Exception | None = None  # it was given up
+        self._unsaid = b""  # goes with the next frame
+        self._skipped: int | None = None  # bytes of a conversation that was left; None once the next one is answered
+        self.keeps = False  # the gate at the other end has said so
 
     @property
     def is_free(self) -> bool:
@@ -278,22 +281,46 @@ class HopLine(asyncio.Protocol):
             self._stream.resume_writing()
 
     def send(self, kind: HopFrame, data: bytes = b"") -> None:
-        if self.transport is not None:
-            self.transport.write(frame(kind, data))
+        self._write(frame(kind, data))
 
-    def say(self, kind: HopFrame, message: HopQuestion | HopAnswer) -> None:
+    def say(self, kind: HopFrame, message: HopQuestion | HopAnswer, *, soon: bool = False) -> None:
+        """With `soon` it may wait for what is said next, or for `flush`."""
         self._answered = False
-        if self.transport is not None:
-            self.transport.write(word(kind, message))
+        if soon:
+            self._unsaid += word(kind, message)
+        else:
+            self._write(word(kind, message))
 
-    def open(self, protocol: P) -> P:
-        """A conversation, whose transport `protocol` gets."""
+    def flush(self) -> None:
+        if self._unsaid:
+            self._write(b"")
+
+    def open(self, protocol: P, question: HopQuestion | None = None) -> P:
+        """A conversation, whose transport `protocol` gets. With a `question` it is yet to be asked for."""
         assert self._stream is None, "one after the other"
         self._answered = False
-        stream = self._stream = HopStream(self, protocol)
+        stream = self._stream = HopStream(self, protocol, question)
         protocol.connection_made(stream)
-        asyncio.get_running_loop().call_soon(self._read)
+        if self._buffer:
+            asyncio.get_running_loop().call_soon(self._read)
         return protocol
+
+    def let_in(self) -> None:
+        """The gate has answered who asked with the first bytes."""
+        if self._stream is not None:
+            self._stream.let_in()
+
+    def refuse(self) -> None:
+        """The conversation that was asked for has not begun."""
+        self._stream = None
+
+    def leave(self, heard: int) -> None:
+        """The conversation is over for both."""
+        self.send(HopFrame.REST, _COUNT.pack(heard))
+        stream, self._stream, self._skipped = self._stream, None, 0
+        if stream is not None and not stream.is_reading():
+            self.resume()
+        self._freed()
 
     def pause(self) -> None:
         if self.transport is not None:
@@ -319,6 +346,11 @@ class HopLine(asyncio.Protocol):
             self._why = self._why or why
             reset(self.transport)
 
+    def _write(self, data: bytes) -> None:
+        if self.transport is not None:
+            self.transport.write(self._unsaid + data)
+            self._unsaid = b""
+
     def _read(self) -> None:
         """What is whole of what has come. What a reader does may lead here again: then the first one goes on."""
         if self._reading:
@@ -336,50 +368,60 @@ class HopLine(asyncio.Protocol):
         data = bytes(self._buffer[: self._left])
         del self._buffer[: len(data)]
         self._left -= len(data)
-        if self._stream is None:
+        if self._stream is None or self._stream.asks:
+            return self._skip(len(data))
+        self._stream.hear(data)
+        return True
+
+    def _skip(self, size: int) -> bool:
+        """Whether it may be of a conversation that was left."""
+        if self._skipped is None or self._skipped + size > _MAX_UNHEARD_BYTES:
             self.give_up()
             return False
-        self._stream.hear(data)
+        self._skipped += size
         return True
 
     def _next(self) -> bool:
         """Whether a frame began."""
-        if len(self._buffer) < _HEAD.size:
+        if len(self._buffer) < HEAD.size:
             return False
-        kind, length = _HEAD.unpack_from(self._buffer)
+        kind, length = HEAD.unpack_from(self._buffer)
         if kind == HopFrame.DATA:
-            del self._buffer[: _HEAD.size]
+            del self._buffer[: HEAD.size]
             self._left = length
             return True
-        if kind not in set(HopFrame) or length > MAX_WORD_BYTES:
+        if kind not in _KINDS or length > MAX_WORD_BYTES:
             self._buffer.clear()
             self.give_up()
             return False
-        end = _HEAD.size + length
+        end = HEAD.size + length
         if len(self._buffer) < end:
             return False
-        data = bytes(self._buffer[_HEAD.size : end])
+        data = bytes(self._buffer[HEAD.size : end])
         del self._buffer[:end]
         self._take(HopFrame(kind), data)
         return True
 
     def _take(self, kind: HopFrame, data: bytes) -> None:
-        if kind in (HopFrame.QUESTION, HopFrame.ANSWER):
-            if self._stream is None:
-                self._answered = kind is HopFrame.ANSWER
+        stream = self._stream
+        is_word = kind in (HopFrame.QUESTION, HopFrame.ANSWER)
+        if stream is None or stream.asks:
+            if is_word:
+                self._answered = kind is HopFrame.ANSWER and stream is None
+                self._skipped = None
                 self._heard(kind, data)
-            else:
+            elif kind is HopFrame.REST:
                 self.give_up()
-        elif self._stream is None:
-            self.give_up()
+            else:
+                self._skip(0)
         elif kind is HopFrame.END:
-            self._stream.hear_end()
+            stream.hear_end()
+        elif is_word or (kind is HopFrame.REST and len(data) != _COUNT.size):
+            self.give_up()
         else:
-            stream, self._stream = self._stream, None
-            stream.hear_close()
+            self._stream = None
+            if kind is HopFrame.CLOSE:
+                stream.hear_close()
+            else:
+                stream.hear_rest(*_COUNT.unpack(data))
             self._freed()
-
-
-def read_word(data: bytes, kind: type[M]) -> M:
-    """Raises `ValueError`."""
-    return msgspec.msgpack.decode(data, type=kind)

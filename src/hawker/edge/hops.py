@@ -20,8 +20,11 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from hawker.clock import Clock
+from hawker.edge.dialing import LET_IN
 from hawker.edge.gates import Gate
-from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word
+from hawker.edge.hop_frames import HopAnswer, HopFrame, HopQuestion, read_word
+from hawker.edge.hop_line import HopLine
+from hawker.edge.machine_connection import MachineConnection
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import ServiceTarget, spoken_of
 from hawker.edge.splice import probe_host
@@ -29,6 +32,7 @@ from hawker.edge.visits import WAKE_TIMEOUT_S, Visit
 from hawker.feed import NODE_IDENTITY, GatePlace
 from hawker.http.mutual_tls import Handshake, MutualTls, name_of
 from hawker.ids import AppName, MachineId
+from hawker.value_object import ValueObject
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -64,6 +68,14 @@ def identity_in(folder: Path) -> MutualTls:
     return MutualTls(papers)
 
 
+class _FirstAsked(ValueObject, frozen=True):
+    """A question that the first bytes of a conversation asked. `told` gets the gate's answer, or None when there was
+    none by `until`."""
+
+    until: float
+    told: Callable[[HopAnswer | None], None]
+
+
 class HostUnheardError(OSError):
     """Another host does not say that it hears. Asking it over another connection is of no use."""
 
@@ -84,6 +96,7 @@ class _Caller:
         self._ended = ended
         self.line = HopLine(self._hear, lambda: freed(self), self._lose)
         self._answer: asyncio.Future[HopAnswer] | None = None
+        self._first: _FirstAsked | None = None
         self._question: HopQuestion | None = None
         self._handshake: Handshake | None = None
         self.free_since = 0.0
@@ -110,6 +123,18 @@ class _Caller:
             raise
         finally:
             self._answer = None
+
+    def ask_first(self, question: HopQuestion, connection: MachineConnection, asked: _FirstAsked) -> None:
+        """As soon as the connection writes."""
+        self._first = asked
+        self.line.open(connection, question)
+
+    def look(self, now: float) -> None:
+        """To be called now and then: a gate that does not answer is waited for no longer."""
+        asked = self._first
+        if asked is not None and now >= asked.until:
+            asked.told(None)
+            self.line.give_up(TimeoutError("its gate does not answer"))
 
     def give_up(self) -> None:
         if self.line.transport is not None:
@@ -140,16 +165,28 @@ class _Caller:
             self.line.say(HopFrame.QUESTION, self._question)
 
     def _hear(self, kind: HopFrame, data: bytes) -> None:
-        answer = self._answer
-        if answer is None or answer.done() or kind is not HopFrame.ANSWER:
+        answer, first = self._answer, self._first
+        if (first is None and (answer is None or answer.done())) or kind is not HopFrame.ANSWER:
             self.line.give_up()
             return
         try:
-            answer.set_result(read_word(data, HopAnswer))
+            said = read_word(data, HopAnswer)
         except ValueError as error:
-            answer.set_exception(ConnectionResetError(f"the gate is not understood: {error}"))
+            why = ConnectionResetError(f"the gate is not understood: {error}")
+            if answer is None:
+                self.line.give_up(why)
+            else:
+                answer.set_exception(why)
+            return
+        self.line.keeps = said.keeps
+        if first is not None:
+            self._first = None
+            first.told(said)
+        elif answer is not None:
+            answer.set_result(said)
 
     def _lose(self, error: Exception) -> None:
+        self._first = None
         self._ended(self)
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
@@ -187,6 +224,49 @@ class HopDialer:
             caller.probe(lasting=True)
         return caller.line.open(make())
 
+    def ask_first(self, visit: Visit, connection: MachineConnection, verdict: Callable[[str], None]) -> bool:
+        """Whether `connection` leads into the machine from now on, once its gate lets it in: what it writes first is
+        the question. It is lost or refused like any other. There must be a kept connection to a gate that knows how.
+        What asks so may be done twice: when the hop is lost nobody knows how far it came."""
+        place, target = visit.target.machine.gate, visit.target
+        if place is None or visit.held or target.machine.region:
+            return False
+        caller = self._take(place)
+        if caller is None or not caller.line.keeps:
+            if caller is not None:
+                self._free.setdefault(place, []).append(caller)
+            return False
+        self._busy.setdefault(place, {})[caller] = None
+        connection.rested = True  # for all that is known before it is answered
+        told = partial(self._first_told, visit, place, caller, connection, verdict)
+        asked = _FirstAsked(self._now() + ANSWER_S, told)
+        caller.ask_first(question_of(visit, 0.0, lasting=False), connection, asked)
+        return True
+
+    def _first_told(
+        self,
+        visit: Visit,
+        place: GatePlace,
+        caller: _Caller,
+        connection: MachineConnection,
+        verdict: Callable[[str], None],
+        answer: HopAnswer | None,
+    ) -> None:
+        gate, target = visit.gate, visit.target
+        if answer is None:
+            verdict(unreached(gate, target, place, TimeoutError(), self._now()).code.name)
+        elif answer.let_in:
+            verdict(LET_IN)
+            gate.answered(target.number)
+            connection.rested = answer.rested
+            caller.line.let_in()
+        else:
+            error = refused(gate, answer, self._now())
+            verdict(error.code.name)
+            caller.line.refuse()
+            connection.refuse(error)
+            self._keep(place, caller)
+
     async def dial_edge(self, place: GatePlace, make: Callable[[], P]) -> P:
         """A conversation with the other edge that is of no one machine: each flow of datagrams in it asks by itself.
         Raises `OSError`."""
@@ -201,6 +281,8 @@ class HopDialer:
     def sweep(self) -> None:
         """To be called ten times a second: look who is lost, and close what nobody has used for long."""
         for place, callers in list(self._busy.items()):
+            for caller in callers:
+                caller.look(self._now())
             self._listen(place, [each for each in callers if each.line.transport is not None])
         oldest = self._now() - FREE_S
         for place, rested in list(self._free.items()):

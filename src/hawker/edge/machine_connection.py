@@ -4,7 +4,7 @@ requests.
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import ClassVar, Generic, Protocol, TypeVar, cast
 
 from hawker.edge.body import (
     BadBody,
@@ -18,6 +18,7 @@ from hawker.edge.body import (
     last_chunk,
 )
 from hawker.edge.head import HEAD_BYTES, AnswerReader, ResponseHead
+from hawker.edge.hop_line import HopStream
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import ServiceTarget
 from hawker.edge.splice import UNSENT_MAX, reset, watch_peer
@@ -38,12 +39,17 @@ class RequestSource(Protocol):
 
 
 class MachineConnection(asyncio.Protocol):
-    """One connection. `answer_head` and `answer_body` are awaited in turn. Keeps `HostWatcher`."""
+    """One connection. `answer_head` and `answer_body` are awaited in turn. Keeps `HostWatcher`.
+    `bare`: what it writes is requests and nothing else, so that another one may follow."""
+
+    bare: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()  # asking for it costs a call of the kernel each time
         self.transport: asyncio.Transport | None = None
         self.silent = True  # not one byte of an answer to this request has come
+        self.rested = False  # it was used before: the machine may be closing it just now
+        self.refusal: ProxyError | None = None  # of another host's gate: not a byte has come to the machine
         self._source: RequestSource | None = None
         self._pass: Callable[[bytes], None] | None = None
         self._chunked = False
@@ -86,6 +92,8 @@ class MachineConnection(asyncio.Protocol):
         self._notify()
 
     def host_unheard(self) -> None:
+        if isinstance(self.transport, HopStream) and not self.transport.asks:
+            self.rested = False  # if it ends, that was not the machine
         if self._source is not None:
             self._source.host_unheard()
 
@@ -164,11 +172,31 @@ class MachineConnection(asyncio.Protocol):
         data, self._buffer = bytes(self._buffer), bytearray()
         return data
 
+    def refuse(self, error: ProxyError) -> None:
+        """The gate of its host does not let it in."""
+        self.refusal = self._error = error
+        self.transport = None
+        self._notify()
+
+    @property
+    def keeps_afar(self) -> bool:
+        """It is of another host, whose gate can let it rest."""
+        return self.bare and isinstance(self.transport, HopStream) and self.transport.keeps
+
+    def rest_afar(self) -> None:
+        """Its gate keeps it, or closes it."""
+        if self.reusable and isinstance(self.transport, HopStream):
+            self.transport.rest()
+            self.transport = None
+        else:
+            self.close()
+
     @property
     def reusable(self) -> bool:
         return self.transport is not None and not self._ended and self._error is None and not self._buffer
 
     def rest(self) -> None:
+        self.rested = True
         self._source = self._pass = None
         self.may_read(reading=True)
 
@@ -220,23 +248,37 @@ def _body_of(head: ResponseHead) -> MessageBody:
     return OpenBody() if head.length is None else CountedBody(head.length)
 
 
-_Key = tuple[MachineId, InstanceId | None, int]
+class Restful(Protocol):
+    """A connection that may rest between two requests."""
+
+    @property
+    def reusable(self) -> bool:
+        """It is open, and nothing has come that nobody asked for."""
+
+    def rest(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
-def _key(target: ServiceTarget) -> _Key:
-    return target.machine.id, target.machine.instance, target.number
+R = TypeVar("R", bound=Restful)
+_Key = tuple[MachineId, InstanceId | None, int, str]
 
 
-class MachinePool:
-    """Connections that rest, by instance and service. None outlives its instance, nor `KEPT_S`."""
+def _key(target: ServiceTarget, whose: str) -> _Key:
+    return target.machine.id, target.machine.instance, target.number, whose
+
+
+class MachinePool(Generic[R]):
+    """Connections that rest, by instance and service, and by `whose` requests they are for: the address of another
+    host, or nothing. None outlives its instance, nor `KEPT_S`."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._kept: dict[_Key, list[tuple[float, MachineConnection]]] = {}
+        self._kept: dict[_Key, list[tuple[float, R]]] = {}
 
-    def take(self, target: ServiceTarget) -> MachineConnection | None:
+    def take(self, target: ServiceTarget, whose: str = "") -> R | None:
         """The one that rests for the shortest time."""
-        key = _key(target)
+        key = _key(target, whose)
         kept = self._kept.get(key)
         while kept:
             since, connection = kept.pop()
@@ -246,9 +288,8 @@ class MachinePool:
         self._kept.pop(key, None)
         return None
 
-    def keep(self, target: ServiceTarget, connection: MachineConnection) -> None:
-        key = _key(target)
-        kept = self._kept.setdefault(key, [])
+    def keep(self, target: ServiceTarget, connection: R, whose: str = "") -> None:
+        kept = self._kept.setdefault(_key(target, whose), [])
         if not connection.reusable or len(kept) >= _KEPT_OF_SERVICE:
             connection.close()
             return

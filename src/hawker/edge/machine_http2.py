@@ -4,6 +4,7 @@ One request at a time, as over HTTP/1.1, so a machine's count stays what its gat
 
 import asyncio
 from collections.abc import Callable
+from typing import ClassVar
 
 from hawker.edge.body import Trailer, may_trail
 from hawker.edge.head import Field, ResponseHead, parse_http2_answer
@@ -18,6 +19,8 @@ _NOT_SAID = frozenset({b"host", b"connection", b"transfer-encoding", b"upgrade"}
 
 class MachineHttp2Connection(MachineConnection):
     """Keeps `Http2User`."""
+
+    bare: ClassVar[bool] = False
 
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()

@@ -23,16 +23,17 @@ from hawker.edge.gates import Gate, Gates
 from hawker.edge.hop_door import HopDoor
 from hawker.edge.hops import HopDialer, identity_in, stay_at
 from hawker.edge.http_connection import HttpConnections
+from hawker.edge.kept_machines import KeptMachines
 from hawker.edge.leaving import EarlierProcesses, Leaver
 from hawker.edge.listeners import Listeners
-from hawker.edge.machine_connection import MachinePool
+from hawker.edge.machine_connection import MachineConnection, MachinePool
 from hawker.edge.proxy_protocol import ProxiedConnections
 from hawker.edge.replay_cache import ReplayRoutes
 from hawker.edge.requester import HttpServices, RequestTasks
 from hawker.edge.rest import SHORT_S, RestWish, may_rest, to_restore
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.shard import EdgeShard
-from hawker.edge.splice import RawConnections
+from hawker.edge.splice import RawConnections, Side
 from hawker.edge.tls_connection import TlsConnections, TlsServices
 from hawker.edge.visits import Counters, Spawn, Visits
 from hawker.edge.warden import MemoryWatch, give_back, memory_bytes
@@ -120,7 +121,8 @@ class Edge:
         identity = parts.identity(folder)
         self._hop_dialer = parts.hops(identity, clock, self._host_lost)
         dialer = Dialer(self._visits, clock, self._hop_dialer, self.figures)
-        self._pool = MachinePool(self._now)
+        self._pool = MachinePool[MachineConnection](self._now)
+        self._pool_of_hops = MachinePool[Side](self._now)
         self.kept, self._region, self._drain_s = Crowd(EDGE_KEPT_BYTES), "local", LEAVE_S
         self.certificates = CertificateBook(folder, clock)
         descriptors = DescriptorCount(self._now)
@@ -135,7 +137,8 @@ class Edge:
         self.datagram_gate = gate = DatagramGate(
             self._routes, self._visits, flow_hops, self.spawn, clock, self.counters, self.say
         )
-        self.hops = HopDoor(identity, self._visits, dialer, self.spawn, clock, self.counters, hops, gate)
+        pool, counters = self._pool_of_hops, self.counters
+        self.hops = HopDoor(identity, self._visits, dialer, self.spawn, clock, counters, hops, gate, pool)
         self._raw = RawConnections(
             self._routes, self._visits, dialer, self.spawn, clock, self.counters, self.figures, table, self.say
         )
@@ -162,7 +165,7 @@ class Edge:
             routes=self._routes,
             visits=self._visits,
             dialer=dialer,
-            pool=self._pool,
+            machines=KeptMachines(self._pool, self._hop_dialer, self.figures, self._now),
             replays=replays,
             kept=self.kept,
             table=table,
@@ -233,7 +236,7 @@ class Edge:
         self._joined.cancel()
         self.datagrams.end()
         for machine_id in self.gates.of:
-            self._pool.drop(machine_id)
+            self._drop_kept(machine_id)
         leaver = Leaver(self._own, os.getpid(), self.gates, self._clock)
         await leaver.serve(self._drain_s if within_s is None else within_s, self._listeners.leave)
 
@@ -304,12 +307,17 @@ class Edge:
         machine = self._shard.seen(machine)
         before = self._routes.machines.get(machine.id)
         if before is not None and before.instance != machine.instance:
-            self._pool.drop(machine.id)
+            self._drop_kept(machine.id)
         self._routes.put(machine)
         self.gates.update(machine, self._now())
         self._visits.came(machine.id)
         self._listeners.ask()
         self._visits.changed(machine.app)
+
+    def _drop_kept(self, machine_id: MachineId) -> None:
+        """Connections to it that rest."""
+        self._pool.drop(machine_id)
+        self._pool_of_hops.drop(machine_id)
 
     def gone(self, machine_id: MachineId) -> None:
         self._routes.forget(machine_id)
@@ -326,7 +334,7 @@ class Edge:
 
     async def _close(self, message: CloseMachine) -> None:
         gate, emptied = self.gates.of[message.id], asyncio.Event()
-        self._pool.drop(message.id)
+        self._drop_kept(message.id)
         gate.close(message.instance, emptied.set)
         with anyio.move_on_after(message.wait_s):
             await emptied.wait()
@@ -338,7 +346,7 @@ class Edge:
         if instance is None or not gate.is_empty:
             return
         gate.close(instance)
-        self._pool.drop(gate.route.id)
+        self._drop_kept(gate.route.id)
         refused = await self._link.rest(gate.route.id, instance, suspend=wish.suspend)
         self.counters.add("rests_refused" if refused else "rests", app=gate.route.app)
         if refused == UNHEARD:
@@ -444,6 +452,8 @@ class Edge:
             self.handshakes.check_time()
             self.proxied.check_time()
             self._pool.sweep()
+            self._pool_of_hops.sweep()
+            self.hops.sweep()
             self.datagrams.sweep()
             self._hop_dialer.sweep()
             if self.memory.too_long() and len(self._clients) < _FEW:

@@ -14,7 +14,7 @@ from hawker.edge.app_figures import AppFigures
 from hawker.edge.body import Trailer
 from hawker.edge.dialing import Dialer
 from hawker.edge.head import Field, ResponseHead
-from hawker.edge.machine_connection import MachinePool
+from hawker.edge.kept_machines import KeptMachines
 from hawker.edge.replay_cache import ReplayRoutes
 from hawker.edge.routes import Door, Routes
 from hawker.edge.visits import Counters, Spawn, Visits
@@ -38,7 +38,7 @@ class HttpServices(ValueObject, frozen=True, kw_only=True):
     routes: Routes
     visits: Visits
     dialer: Dialer
-    pool: MachinePool
+    machines: KeptMachines
     replays: ReplayRoutes
     kept: Crowd
     table: ConnectionTable

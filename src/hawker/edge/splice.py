@@ -105,6 +105,28 @@ class Side(asyncio.Protocol):
             if side._ended:
                 side._pass_end(other)
 
+    def when_lost(self, lost: Callable[[], None]) -> None:
+        """`lost` is called then; now, if it is."""
+        self._lost = lost
+        if self.transport is None:
+            lost()
+
+    @property
+    def reusable(self) -> bool:
+        """It can be joined again: nothing came that nobody has heard, nor its end."""
+        open_still = self.transport is not None and not self.transport.is_closing()
+        return open_still and not (self._ended or self.early)
+
+    def rest(self) -> None:
+        """Joined with nobody."""
+        self.peer = self._lost = None
+        if self.transport is not None:
+            self.transport.resume_reading()
+
+    def close(self) -> None:
+        if self.transport is not None:
+            self.transport.close()
+
     def give_up(self) -> None:
         if self.transport is not None:
             reset(self.transport)

@@ -156,10 +156,7 @@ class Visits:
         """The same for a request of another host's edge, into this machine of ours. Without `hold` it is let in now or
         not at all. Raises `ProxyError`."""
 
-        def targets() -> list[ServiceTarget]:
-            target = self._routes.service(app, machine_id, number, udp=udp)
-            return [] if target is None else [target]
-
+        targets = partial(self._named, app, machine_id, number, udp=udp)
         if hold:
             return await self._enter(app, Door(machine_id, number), targets, began)
         found = self._try(targets())
@@ -168,6 +165,14 @@ class Visits:
         gate = self._gates.of.get(machine_id)
         full = gate is not None and gate.is_open
         raise ProxyError(Code.HQ01 if full else Code.PR01, known=self._why(targets()))
+
+    def admit_now(self, app: AppName, machine_id: MachineId, number: int) -> Visit | None:
+        """The same without waiting; None where it cannot be let in now."""
+        return self._try(self._named(app, machine_id, number))
+
+    def _named(self, app: AppName, machine_id: MachineId, number: int, *, udp: bool = False) -> list[ServiceTarget]:
+        target = self._routes.service(app, machine_id, number, udp=udp)
+        return [] if target is None else [target]
 
     async def admit_from_afar(self, aim: Aim, spoken: str, began: float) -> Visit:
         """The same for an edge of another region, into a machine of this region: now, or once one is started. Where

@@ -9,9 +9,9 @@ from hawker.sim.edge.played_host import EdgeKit
 from hawker.sim.harness.planted_bug import PlantedBug
 from tests.short_form import short_form
 
-SEEDS = 40
+SEEDS = 80
 FOUND_AT = {
-    "admits-while-closing": 4,
+    "admits-while-closing": 71,
     "wakes-once": 8,
     "refusal-forgotten": 6,
     "holds-for-ever": 6,

@@ -10,7 +10,7 @@ from hawker.edge.dialing import Joined
 from hawker.edge.exchange import HttpExchange, _Leg
 from hawker.edge.gates import Gate, Gates
 from hawker.edge.head import RequestHead
-from hawker.edge.hop_line import HopQuestion
+from hawker.edge.hop_frames import HopQuestion
 from hawker.edge.hops import HopDialer
 from hawker.edge.http_connection import HttpConnection, HttpConnections
 from hawker.edge.machine_connection import MachineConnection
