@@ -34,6 +34,7 @@ from tests.worker.hourglass import in_virtual_time
 FULL = Decline(kind=DeclineKind.NO_ROOM, reason="short of 5 cpus", shortfall={"cpus": 5})
 FULLER = Decline(kind=DeclineKind.NO_ROOM, reason="short", shortfall={"cpus": 7, "memory_mb": 1})
 CLOSED = Decline(kind=DeclineKind.CLOSED, reason="the node is cordoned")
+LABELLED = Decline(kind=DeclineKind.UNFIT, reason="the node does not have the label disk=ssd")
 
 
 def because(error: HawkerError, kind: DeclineKind = DeclineKind.UNFIT) -> Decline:
@@ -68,6 +69,12 @@ def test_the_least_that_is_missing_is_told_with_the_nearest_that_could() -> None
         ((), (Fault("lost"),), Unavailable, "took the order, and none has it: lost"),
         ((), (NoRoom("x", scope="host", shortfall={"cpus": 1}),), NoRoom, "short of 1 cpus"),
         ((CLOSED,), (), NoRoom, r"as the order wants it \(the node is cordoned\)"),
+        (
+            (CLOSED, LABELLED, CLOSED),
+            (),
+            NoRoom,
+            r"\(the node is cordoned; the node does not have the label disk=ssd\)",
+        ),
         ((), (), NoRoom, "as the order wants it"),
         ((CLOSED, "no answer in time"), (), NoRoom, "; region 'cdg' has; one of its hosts did not answer, try again"),
         ((FULL, "no answer", "refused"), (), NoRoom, "; 2 of its hosts did not answer, try again"),

@@ -65,6 +65,8 @@ _CASES: tuple[tuple[str, str], ...] = (
         "does not have the label",
         "--label chooses hosts by their labels (`hawker up --label`); a machine's own are set with --metadata",
     ),
+    ("is the primary; use another one first", "`hawker node keys use NUMBER` uses another one"),
+    ("no such node", "see `hawker node list` for what there is"),
     ("the edge of this host is not there", "`hawker machine run --publish` orders a machine that publishes a port"),
     ("was never deployed here", "`hawker deploy` begins a first deploy"),
     ("has no deploy ", "see `hawker deploy list` for what there is"),

@@ -103,7 +103,7 @@ def _no_room(
     if least == {"hosts": 1}:
         reasons = [each.reason for each in declines]
         reasons += [reason for survey in surveys for reason in survey.passed_over.values()]
-        why = f" ({reasons[0]})" if reasons else ""
+        why = f" ({_told(reasons)})" if reasons else ""
         text = f"could not find a candidate host: no host in {_named(regions)} is as the order wants it{why}"
     else:
         text = (
@@ -116,11 +116,19 @@ def _no_room(
     return NoRoom(text, scope="region", shortfall=least, nearest=nearest)
 
 
+def _told(reasons: Sequence[str]) -> str:
+    """Each once, and a few of them: hosts mostly have the same."""
+    each = list(dict.fromkeys(reasons))
+    more = len(each) - _REASONS_TOLD
+    return "; ".join(each[:_REASONS_TOLD]) + (f"; and {more} other reasons" if more > 0 else "")
+
+
 def _named(regions: Sequence[str]) -> str:
     named = ", ".join(f"'{region}'" for region in regions)
     return f"region {named}" if len(regions) == 1 else f"regions {named}"
 
 
+_REASONS_TOLD = 3
 _REGIONS_ASKED = 3  # for the nearest that could
 _ASKED_THERE = 4
 

@@ -46,7 +46,8 @@ def create_invite(ctx: click.Context, expires: str, uses: int, form: Form) -> No
     made = talk(ctx, lambda caller: caller.call(CREATE_INVITE, body=request))
     show(made, form, lambda invite: invite.token or "")
     if form is Form.TABLE:
-        note(f"invitation {made.id}, good for {made.uses} until {local(made.expires_at)}; use it with")
+        hosts = f"{made.uses} host{'s' * (made.uses != 1)}"
+        note(f"invitation {made.id} lets {hosts} join until {local(made.expires_at)}; use it with")
         note("  hawker join ADDRESS --token-file FILE")
 
 

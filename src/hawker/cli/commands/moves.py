@@ -1,5 +1,7 @@
 """The `hawker moves` group: what moves between nodes, how fast, and how a move is ended."""
 
+import re
+
 import click
 
 from hawker.api.caller import Caller
@@ -18,8 +20,14 @@ from hawker.api.contract.move import (
 )
 from hawker.cli import moves
 from hawker.cli.connect import talk
+from hawker.cli.exits import Failure
+from hawker.cli.nodes import find_fleet_node
 from hawker.cli.options import completed
 from hawker.cli.output import Form, output_option, show
+from hawker.record.move import SCHEDULED, MoveState
+
+_STATES = (SCHEDULED, *(state.value for state in MoveState))
+_WHOLE_ID = re.compile("[0-9a-f]{8}")
 
 
 @click.group("moves", no_args_is_help=True)
@@ -33,16 +41,17 @@ def command() -> None:
     "--node",
     metavar="NODE",
     shell_complete=completed("nodes"),
-    help="Only those from or to this node, by its whole id.",
+    help="Only those from or to this node; one that was forgotten by its whole id.",
 )
-@click.option("--state", metavar="STATE", help="Only those in this state.")
+@click.option("--state", type=click.Choice(_STATES), metavar="STATE", help="Only those in this state.")
 @output_option
 @click.pass_context
 def list_(ctx: click.Context, app: str | None, node: str | None, state: str | None, form: Form) -> None:
     """List moves, the newest first."""
 
     async def ask(caller: Caller) -> MoveList:
-        return await caller.call(LIST_MOVES, query=ListMovesQuery(app=app, node=node, state=state))
+        whose = node if node is None or _WHOLE_ID.fullmatch(node) else (await find_fleet_node(caller, node)).id
+        return await caller.call(LIST_MOVES, query=ListMovesQuery(app=app, node=whose, state=state))
 
     show(talk(ctx, ask).moves, form, moves.moves_table)
 
@@ -70,7 +79,10 @@ def cancel(ctx: click.Context, move: str, form: Form) -> None:
     async def ask(caller: Caller) -> Move:
         return await caller.call(CANCEL_MOVE, params=MoveParams(move_id=move))
 
-    show(talk(ctx, ask), form, moves.about)
+    ended = talk(ctx, ask)
+    if ended.state == MoveState.DONE:
+        raise Failure(f"the move is done, so it cannot be cancelled: it is at node {ended.to}, move it back instead")
+    show(ended, form, moves.about)
 
 
 @command.command("pause")
