@@ -1,7 +1,18 @@
 from pathlib import Path
 
+import pytest
+
 from hawker.ids import AppName, MachineId, NodeId
-from hawker.names import FILE, KnownNames, NamedApp, NamedMachine, group_of, read_names, write_names
+from hawker.names import (
+    FILE,
+    KnownNames,
+    NamedApp,
+    NamedMachine,
+    group_of,
+    is_outside,
+    read_names,
+    write_names,
+)
 
 MACHINE = NamedMachine(
     id=MachineId("00000000000001"),
@@ -28,6 +39,23 @@ def test_names_that_cannot_be_read_are_none(tmp_path: Path) -> None:
 
 def test_an_address_says_its_network() -> None:
     assert MACHINE.network_id == 0x0001_0002
+
+
+@pytest.mark.parametrize(
+    ("address", "source", "outside"),
+    [
+        ("fdaa:0:7::1", "fdaa:0:7:9::2", False),
+        ("fdaa:0:7::1", "fdaa:0:8::2", True),
+        ("fdaa:0:7::1", "203.0.113.7", True),
+        ("fdaa:0:7::1", "fe80::1%br0", True),
+        ("fdaa:0:7::1", "", True),
+        ("203.0.113.1", "fdaa:0:7::2", False),
+    ],
+)
+def test_addresses_outside_of_a_private_network_are_told_from_those_within(
+    address: str, source: str, outside: bool
+) -> None:
+    assert is_outside(address, source) is outside
 
 
 def test_the_group_of_fly_goes_first() -> None:

@@ -129,6 +129,13 @@ def network_of_address(ip: str) -> int:
     return int(IPv6Address(ip)) >> 80 & 0xFFFFFFFF
 
 
+def is_outside(address: str, source: str) -> bool:
+    """Whether `address` is one of a private network that who connects from `source` is not in."""
+    if not is_private_address(address):
+        return False
+    return not is_private_address(source) or network_of_address(source) != network_of_address(address)
+
+
 def group_of(metadata: Mapping[str, str]) -> str:
     """The process group that a machine's metadata says; empty for none."""
     return metadata.get("fly_process_group") or metadata.get("process_group") or ""

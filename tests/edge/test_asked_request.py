@@ -2,7 +2,7 @@
 
 import pytest
 
-from hawker.edge.asked_request import head_of, is_outside, order_of
+from hawker.edge.asked_request import head_of, order_of
 from hawker.edge.refusal import Code, ProxyError
 from hawker.ids import AppName
 from hawker.route_question import AskedRequest, AskRoute
@@ -25,19 +25,3 @@ def test_order_is_read_as_a_machines_is() -> None:
     with pytest.raises(ProxyError) as refused:
         order_of(AskedRequest(replay="region=ams;region=iad"))
     assert refused.value.code is Code.PA03
-
-
-@pytest.mark.parametrize(
-    ("address", "source", "outside"),
-    [
-        ("fdaa:0:7::1", "fdaa:0:7:9::2", False),
-        ("fdaa:0:7::1", "fdaa:0:8::2", True),
-        ("fdaa:0:7::1", "203.0.113.7", True),
-        ("fdaa:0:7::1", "", False),
-        ("203.0.113.1", "fdaa:0:7::2", False),
-    ],
-)
-def test_clients_outside_of_a_private_network_are_told_from_those_within(
-    address: str, source: str, outside: bool
-) -> None:
-    assert is_outside(address, source) is outside

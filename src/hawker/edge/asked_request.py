@@ -10,7 +10,6 @@ from hawker.edge.routes import ServiceTarget
 from hawker.edge.steering import Steering
 from hawker.edge.writing import OURS, PROXY_PROTO
 from hawker.ids import MachineId
-from hawker.names import is_private_address, network_of_address
 from hawker.region import means
 from hawker.route_question import AskedRequest, AskRoute
 
@@ -33,13 +32,6 @@ def order_of(asked: AskedRequest) -> Replay:
     """Raises `ProxyError`."""
     answer = f"HTTP/1.1 200 OK\r\nfly-replay: {asked.replay}\r\n\r\n".encode()
     return read_replay(parse_response(answer, b"GET"), b"")
-
-
-def is_outside(address: str, source: str) -> bool:
-    """Whether `address` is one of a private network that the client is not in."""
-    if not source or not is_private_address(address):
-        return False
-    return not is_private_address(source) or network_of_address(source) != network_of_address(address)
 
 
 def request_notes(asked: AskedRequest, head: RequestHead) -> Iterator[str]:

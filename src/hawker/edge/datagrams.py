@@ -25,6 +25,7 @@ from hawker.fair.crowd import Crowd
 from hawker.fair.table import EDGE_FLOWS, EDGE_FLOWS_OF_ADDRESS
 from hawker.feed import EdgeLogLine
 from hawker.ids import AppName
+from hawker.names import is_outside
 from hawker.token_bucket import Allowance, TokenBuckets
 from hawker.value_object import ValueObject
 
@@ -266,7 +267,11 @@ class DatagramFlows:
         self._figures.sent(app, size)
 
     def _begin(self, receiver: "DatagramDoor", sender: Sender) -> Flow | None:
-        """None where there is nobody, or no room."""
+        """None where there is nobody, or no room, and for whom a private address is not: the host's packet filter drops
+        what he sends before it is here."""
+        if is_outside(receiver.door.address, str(sender.client[0])):
+            self._counters.add("outsiders_refused")
+            return None
         app = self._routes.first_app(receiver.door)
         if (
             app is None

@@ -8,7 +8,7 @@ from math import isinf
 
 from msgspec.structs import replace
 
-from hawker.edge.asked_request import head_of, is_outside, order_of, plain_notes, request_notes, steering_notes
+from hawker.edge.asked_request import head_of, order_of, plain_notes, request_notes, steering_notes
 from hawker.edge.certificates import CertificateBook
 from hawker.edge.exchange import CACHE_CONTROL, SKIP, rules_of
 from hawker.edge.gates import Gates, hard_limit, soft_limit
@@ -22,6 +22,7 @@ from hawker.edge.visits import stands
 from hawker.edge.writing import CHALLENGES
 from hawker.feed import MachineRoute
 from hawker.ids import MachineId
+from hawker.names import is_outside
 from hawker.route_question import AskedRequest, AskRoute, ExplainedDoor, RouteCandidate
 from hawker.value_object import ValueObject
 
@@ -100,7 +101,7 @@ class Explainer:
             raise _NowhereError("nobody here has the name")
         if target.machine.app != asked.app:
             raise _NowhereError("another app is meant")
-        if is_outside(door.address, asked.request.source):
+        if asked.request.source and is_outside(door.address, asked.request.source):
             raise _NowhereError("the host drops it: only the address's own private network reaches it")
         return target
 

@@ -92,6 +92,7 @@ class EdgeParts(ValueObject, frozen=True, kw_only=True):
     restores: Callable[[Iterable[Gate], float], Gate | None] = to_restore
     wakes: Share = EDGE_WAKES
     hops: type[HopDialer] = HopDialer
+    proxied: type[ProxiedConnections] = ProxiedConnections
     memory: Callable[[], int] = memory_bytes
     shard: EdgeShard = EdgeShard()
 
@@ -147,7 +148,7 @@ class Edge:
         self._http = parts.http(self._shared(dialer, table, replays))
         self._shaking = ConnectionTable(EDGE_HANDSHAKES, scarce, is_own)
         self.handshakes = self._with_tls()
-        self.proxied = ProxiedConnections(self.accept, scarce, clock, self.counters)
+        self.proxied = parts.proxied(self.accept, scarce, clock, self.counters)
         self._explainer = Explainer(
             self._routes, self.gates, self.certificates, replays, self.proxied.believes, self._challenge
         )

@@ -2,6 +2,9 @@
 
 Only who connects from a network that the operator names is asked for a head, and must send one; of everybody else the
 first bytes are the client's own, so nobody gives himself an address. Source: HAProxy's proxy-protocol.txt, 2.1 and 2.2.
+
+At a private address who connects from another network is reset before anything is read: the host's packet filter drops
+him first, and this holds without it.
 """
 
 import asyncio
@@ -18,6 +21,7 @@ from hawker.edge.visits import Counters
 from hawker.edge.writing import TcpEnds
 from hawker.fair.connections import ConnectionTable
 from hawker.fair.table import EDGE_PROXIED
+from hawker.names import is_outside, is_private_address
 from hawker.value_object import ValueObject
 
 HEAD_S = 5.0
@@ -132,7 +136,8 @@ class ProxiedConnections:
         self._networks = tuple(ip_network(text) for text in networks)
 
     def accept(self, door: Door) -> asyncio.Protocol:
-        return _Introduced(self, door) if self._networks else self.accept_known(door)
+        asks = self._networks or is_private_address(door.address)
+        return _Introduced(self, door) if asks else self.accept_known(door)
 
     def believes(self, address: str) -> bool:
         """Whether who connects from there is a balancer."""
@@ -159,6 +164,9 @@ class ProxiedConnections:
         """A head was believed."""
         self._counters.add("proxy_heads")
 
+    def kept_out(self) -> None:
+        self._counters.add("outsiders_refused")
+
     def refused(self, address: str, reason: str) -> None:
         """Counted, and said now and then: most likely a balancer that is set up otherwise."""
         self._counters.add("proxy_heads_refused")
@@ -181,7 +189,10 @@ class _Introduced(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = raw = cast(asyncio.Transport, transport)
         self._address = address_of(raw, "peername")
-        if not self._connections.believes(self._address):
+        if is_outside(self._door.address, self._address):
+            self._connections.kept_out()
+            reset(raw)
+        elif not self._connections.believes(self._address):
             self._hand_over(raw, raw)
         elif not self._connections.admit(self, self._address):
             reset(raw)

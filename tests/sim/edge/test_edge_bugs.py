@@ -31,6 +31,7 @@ FOUND_AT = {
     "start-believed": 11,
     "goes-round": 6,
     "found-inside": 4,
+    "network-unasked": 12,
 }
 """The seed that finds a bug, where it is not the first one."""
 

@@ -44,6 +44,7 @@ def test_two_other_plans_of_eight_have_machines_ask_at_private_addresses_of_both
         for plan in map(draw, range(1, 49))
     }
     assert [seed for seed, words in private.items() if words] == [seed for seed in private if seed % 8 in (4, 5)]
+    assert {seed for seed in private if not draw(seed).filtered} == {12, 13, 28, 29, 44, 45}
     words = [each for found in private.values() for each in found]
     assert {(asker, network) for asker, network, *_ in words} == {(a, b) for a in "79" for b in "79"}
     assert {named == app for _, _, named, app, *_ in words} == {True, False}

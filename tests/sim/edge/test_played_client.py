@@ -30,12 +30,14 @@ def test_a_machine_reaches_nobody_by_an_address_of_another_network_nor_by_anothe
         def zoned(self, ip: str) -> str:
             return f"{ip}%here"
 
-    def way(asker: int, network: int, named: str) -> RequestWay:
-        return way_inside(cast(PlayedHost, Filter()), asker, network, "steady", named)
+    def way(asker: int, network: int, named: str, *, filtered: bool = True) -> RequestWay:
+        return way_inside(cast(PlayedHost, Filter()), asker, network, "steady", named, filtered=filtered)
 
     assert way(7, 7, "steady").admitted and way(7, 7, "steady").address.endswith("%here")
     assert way(7, 7, "steady").source == "fdaa:0:7::2"
     assert not way(9, 7, "steady").admitted and not way(9, 7, "steady").address
+    unfiltered = way(9, 7, "steady", filtered=False)
+    assert not unfiltered.admitted and unfiltered.address, "the edge has to tell"
     assert not way(7, 7, "lazy").admitted and way(7, 7, "lazy").address
 
 

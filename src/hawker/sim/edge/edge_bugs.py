@@ -1,5 +1,6 @@
 """The planted bugs of edges: each is what an edge of this kind gets wrong, and the simulator must find every one."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import count
@@ -14,6 +15,7 @@ from hawker.edge.hop_frames import HopQuestion
 from hawker.edge.hops import HopDialer
 from hawker.edge.http_connection import HttpConnection, HttpConnections
 from hawker.edge.machine_connection import MachineConnection
+from hawker.edge.proxy_protocol import ProxiedConnections
 from hawker.edge.refusal import ProxyError
 from hawker.edge.rest import RestWish, may_rest
 from hawker.edge.routes import Door, Routes, ServiceTarget, _served
@@ -321,6 +323,13 @@ class _HoldsByOwnChoice(Gates):
         return min(asleep, key=lambda each: each.machine.id, default=None) or super().to_hold(there, now)
 
 
+class _AsksNoNetwork(ProxiedConnections):
+    """A private address is anybody's who comes to it."""
+
+    def accept(self, door: Door) -> asyncio.Protocol:
+        return self.accept_known(door)
+
+
 class _HasAll(EdgeShard, frozen=True):
     """Each process of a host has a gate for every machine there."""
 
@@ -411,6 +420,12 @@ PLANTS: tuple[PlantedBug[EdgeKit], ...] = (
         "found-inside",
         "an app is found by its name at another one's private address",
         EdgeKit(routes=_NamesInside),
+        I.OWN_APP,
+    ),
+    _plant(
+        "network-unasked",
+        "whoever reaches a private address is served, from any network",
+        EdgeKit(proxied=_AsksNoNetwork),
         I.OWN_APP,
     ),
     _plant(

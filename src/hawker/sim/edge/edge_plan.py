@@ -27,7 +27,7 @@ ABROAD = "ams"
 _OF_TWO_REGIONS = (6, 7)
 """Of eight seeds."""
 _OF_PRIVATE = (4, 5)
-"""Of eight seeds, too."""
+"""Of eight seeds, too. In every second one of each kind no host has a packet filter: edges have to tell."""
 FORCED, PREFERRED = STEERED = ("force", "prefer")
 """How a request says which region it is for."""
 
@@ -94,10 +94,11 @@ class EdgeOperation(RunOperation[EdgeVerb], frozen=True):
 
 class EdgePlan(RunPlan[EdgeOperation], frozen=True):
     """Three hosts and nine apps. `processes` are the edge processes of each host in the beginning, `regions` where each
-    is."""
+    is. `filtered`: hosts drop what comes to a private address from another network."""
 
     processes: tuple[int, ...] = (1,) * HOSTS
     regions: tuple[str, ...] = (HOME,) * HOSTS
+    filtered: bool = True
 
 
 class EdgeOutcome(RunOutcome[EdgePlan], frozen=True, kw_only=True):
@@ -145,7 +146,7 @@ def _with_private(plan: EdgePlan) -> EdgePlan:
     operations = tuple(
         private(each) if each.verb is EdgeVerb.ASK and chance.happens(0.4) else each for each in plan.operations
     )
-    return replace(plan, operations=operations)
+    return replace(plan, operations=operations, filtered=plan.seed // 8 % 2 == 0)
 
 
 def _in_regions(plan: EdgePlan) -> EdgePlan:

@@ -157,7 +157,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
                     self._tasks.start_soon(self._ask, host, app, method, word, int(milliseconds), int(target), said)
             case EdgeVerb.PRIVATE:
                 asker, network, named, app, method, word, milliseconds, target = operation.word.split()
-                way = way_inside(host, int(asker), int(network), app, named)
+                way = way_inside(host, int(asker), int(network), app, named, filtered=self._plan.filtered)
                 for _ in range(int(operation.amount)):
                     self._tasks.start_soon(self._ask, host, app, method, word, int(milliseconds), int(target), "", way)
             case EdgeVerb.BURST:

@@ -18,13 +18,13 @@ class RequestWay(ValueObject, frozen=True, kw_only=True):
     admitted: bool = True
 
 
-def way_inside(host: PlayedHost, asker: int, network: int, app: str, named: str) -> RequestWay:
-    """A machine of the network `asker` asks at an address of the app in `network`; at none where the packet filter of
-    its host drops what it says."""
+def way_inside(host: PlayedHost, asker: int, network: int, app: str, named: str, *, filtered: bool) -> RequestWay:
+    """A machine of the network `asker` asks at an address of the app in `network`; at none where its host is `filtered`
+    and drops what it says."""
     ip = private_ip(app, network).ip
     admitted = host.admits(asker, ip)
     return RequestWay(
-        address=host.zoned(ip) if admitted else "",
+        address=host.zoned(ip) if admitted or not filtered else "",
         source=f"fdaa:0:{asker}::2",
         named=named,
         admitted=admitted and named == app,

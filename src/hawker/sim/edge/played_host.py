@@ -246,11 +246,11 @@ class PlayedHost:
                 link.tell(kept, edge)
                 edge.watch()
                 self._wires.listen(self.id, self.address, GATE_PORT + number, edge.hops.accept, number)
+                places = [(self.address, self.address), *((ip, self.zoned(ip)) for ip in self.private_ips)]
                 for port in self._ports:
-                    accept = partial(edge.accept, Door(self.address, port))
-                    self._wires.listen(self.id, self.address, port, accept, number)
-                    for ip in self.private_ips:
-                        self._wires.listen(self.id, self.zoned(ip), port, partial(edge.accept, Door(ip, port)), number)
+                    for ip, place in places:
+                        accept = partial(edge.proxied.accept, Door(ip, port))
+                        self._wires.listen(self.id, place, port, accept, number)
                 if shard.socket is not None:
                     self._wires.listen(self.id, str(shard.socket), 0, edge.hops.accept_neighbor, number)
                 task_status.started()
