@@ -10,6 +10,7 @@ For root: `PYTHONPATH=. python bench/edge_lost.py [--rate R] [--seconds S]`.
 import argparse
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -207,14 +208,17 @@ class Asker:
 
 
 async def ask_all(edge: str, rate: int, seconds: float) -> list[Asked]:
-    """At an open rate, as long as no client has two requests that are due: who is late leaves them out."""
+    """At an open rate, as long as no client has two requests that are due: who is late leaves them out. SIGTERM ends it
+    before its time."""
     asked: list[Asked] = []
+    over = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     began, each_s = time.monotonic(), CLIENTS / rate
 
     async def client(place: int) -> None:
         asker, number = Asker(edge), place + 1
         due = began + place / rate
-        while due < began + seconds:
+        while due < began + seconds and not over.is_set():
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             post, at = number % POSTS_IN == 0, time.monotonic()
             status = await asker.ask(post=post, number=number)
