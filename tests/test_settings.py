@@ -26,8 +26,14 @@ def test_lists_in_variables_are_separated_by_commas() -> None:
 @pytest.mark.parametrize(
     ("flags", "environ", "named"),
     [
-        ({}, {"HAWKER_REGOIN": "mad"}, "regoin"),
-        ({}, {"HAWKER_CPUS": "many"}, "cpus"),
+        ({}, {"HAWKER_REGOIN": "mad"}, r"there is no setting regoin, did you mean region\?"),
+        ({}, {"HAWKER_CPUS": "many"}, "cpus 'many' is not a whole number"),
+        ({}, {"HAWKER_EPHEMERAL": "perhaps"}, "ephemeral 'perhaps' is neither true nor false"),
+        ({"mesh": "vpn"}, {}, "mesh 'vpn' is none of auto, kernel"),
+        ({"log_level": "loud"}, {}, "log_level 'loud' is none of debug, info, warning and error"),
+        ({"region": "my region"}, {}, "region 'my region' is not a name"),
+        ({"region": "a,b"}, {}, "region 'a,b' is not a name"),
+        ({"nameservers": ("dns.example.com",)}, {}, "nameservers 'dns.example.com' is not an IP address"),
         ({"machine_pids": "x"}, {}, "machine_pids"),
         ({"memory_mib": 0}, {}, "memory_mib must be at least 1, not 0"),
         ({"shared_cpu_ratio": float("nan")}, {}, "shared_cpu_ratio"),

@@ -2,11 +2,12 @@
 defaults. An unknown key or a value of the wrong type is an error that names it.
 """
 
+import logging
 import re
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,16 +20,16 @@ from hawker.place import default_data_dir
 from hawker.time_window import is_daily
 
 if TYPE_CHECKING:
+    import difflib
     import tomllib
 else:
-    tomllib = deferred("tomllib")
+    difflib, tomllib = deferred("difflib"), deferred("tomllib")
 
 _PREFIX = "HAWKER_"
 _NOT_SETTINGS = frozenset(
     {"HAWKER_URL", "HAWKER_TOKEN", "HAWKER_APP", "HAWKER_CONFIG", "HAWKER_FAILPOINT", OFFSET_VARIABLE}
 )
 _NOT_SETTINGS_PREFIX = "HAWKER_GUEST_"  # of the package's build
-
 
 LEAST_LAYER_MIB = 256
 LEAST_BACKUP_EVERY_S = 600.0
@@ -164,16 +165,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             value = getattr(self, name)
             if value is not None and not value >= least:
                 raise ValueError(f"{name} must be at least {least}, not {value}")
+        _check_words(self)
         _check_pool(self.ipv4_pool)
         id_bounds(self.userns_ids)
         _check_public(self)
         _check_networks("trusted_proxies", self.trusted_proxies)
         _check_networks("edge_proxy_protocol_from", self.edge_proxy_protocol_from)
         _check_networks("floating_addresses", self.floating_addresses)
-        _check_endpoint(self.otel_endpoint)
         _check_log_endpoint(self.log_endpoint)
         _check_agent(self.catalog_url)
-        _check_directory(self.acme_directory)
         _check_gpus(self.gpu_devices)
         _check_egress(self.egress_allow)
         _check_edge(self.edge_addresses, self.edge_processes)
@@ -226,8 +226,24 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], file:
     try:
         settings = msgspec.convert(merged, Settings, strict=False, dec_hook=_path)
     except msgspec.ValidationError as error:
-        raise CannotStart(f"setting refused: {error}") from error
+        raise CannotStart(f"setting refused: {_plain(str(error), merged)}") from error
     return msgspec.structs.replace(settings, data_dir=settings.data_dir.expanduser().resolve())
+
+
+_OF_KIND = {"bool": "is neither true nor false", "int": "is not a whole number", "float": "is not a number"}
+
+
+def _plain(text: str, given: Mapping[str, object]) -> str:
+    """What msgspec says of a key or of a value's type, in words for people; its own words for anything else."""
+    if unknown := re.fullmatch(r"Object contains unknown field `(\w+)`", text):
+        near = difflib.get_close_matches(unknown[1], Settings.__struct_fields__, 1)
+        return f"there is no setting {unknown[1]}" + "".join(f", did you mean {name}?" for name in near)
+    if not (found := re.fullmatch(r"(?:Expected `(\w+)[^`]*`, got .*|Invalid enum value .*) - at `\$\.(\w+)`", text)):
+        return text
+    kind, key = found[1], found[2]
+    words = ", ".join(map(str, get_args(get_type_hints(Settings)[key])))
+    why = _OF_KIND.get(kind, text) if kind else f"is none of {words}"
+    return f"{key} {given[key]!r} {why}"
 
 
 def _path(kind: type, value: object) -> object:
@@ -250,23 +266,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-_LISTS = frozenset(
-    {
-        "dns_zone_listen",
-        "edge_addresses",
-        "edge_proxy_protocol_from",
-        "floating_addresses",
-        "egress_allow",
-        "gpu_devices",
-        "insecure_registries",
-        "labels",
-        "nameservers",
-        "private_registries",
-        "public_ipv4",
-        "public_ipv6",
-        "trusted_proxies",
-    }
-)
+_LISTS = frozenset(field.name for field in msgspec.structs.fields(Settings) if field.type == tuple[str, ...])
 
 LEAST: Mapping[str, float] = {
     "peer_port": 1,
@@ -334,6 +334,30 @@ def service_users(text: str) -> tuple[int, int]:
     return last - 1, last - 2
 
 
+_REGION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
+
+
+def _check_words(settings: Settings) -> None:
+    if settings.log_level.upper() not in logging.getLevelNamesMapping():
+        raise ValueError(f"log_level {settings.log_level!r} is none of debug, info, warning and error")
+    if not _REGION.fullmatch(settings.region):  # a part of names of machines, and of lists of regions
+        raise ValueError(f"region {settings.region!r} is not a name of letters, digits and dashes, such as mad")
+    if settings.otel_endpoint is not None and not _is_url(settings.otel_endpoint):
+        raise ValueError(f"otel_endpoint {settings.otel_endpoint!r} is not a URL such as http://127.0.0.1:4318")
+    if (url := settings.acme_directory) is not None and not (_is_url(url) and url.startswith("https:")):
+        raise ValueError(f"acme_directory {url!r} is no https:// URL")
+    for text in settings.nameservers:
+        if not _is_address(text):
+            raise ValueError(f"nameservers {text!r} is not an IP address")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(ip_address(text))
+    except ValueError:
+        return False
+
+
 def _check_pool(text: str) -> None:
     try:
         pool = IPv4Network(text)
@@ -372,15 +396,9 @@ def _check_public(settings: Settings) -> None:
 
 _SUCH_AS = {"public_ipv4": "203.0.113.0/28", "public_ipv6": "2001:db8:1::/64"}
 
-
 NOWHERE = "none"
 """In `edge_addresses`: no port is published."""
 EVERY_ADDRESS = ("0.0.0.0", "::")
-
-
-def _check_directory(url: str | None) -> None:
-    if url is not None and (urlsplit(url).scheme != "https" or not urlsplit(url).hostname):
-        raise ValueError(f"acme_directory {url!r} is no https:// URL")
 
 
 _PLACE = re.compile(r"[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
@@ -392,11 +410,7 @@ def _check_zone(settings: Settings) -> None:
         raise ValueError(f"domain {settings.domain!r} is not a domain such as apps.example.com, in lower case")
     for place in settings.dns_zone_listen:
         address, _, port = place.rpartition(":")
-        try:
-            ip_address(address.strip("[]"))
-        except ValueError as error:
-            raise ValueError(f"dns_zone_listen {place!r} is not ADDRESS:PORT") from error
-        if not (port.isdecimal() and 0 < int(port) < 65536):
+        if not (_is_address(address.strip("[]")) and port.isdecimal() and 0 < int(port) < 65536):
             raise ValueError(f"dns_zone_listen {place!r} is not ADDRESS:PORT")
     if settings.dns_zone_listen and settings.domain is None:
         raise ValueError("dns_zone_listen needs domain: the zone that is answered there")
@@ -415,11 +429,8 @@ def _check_edge(texts: tuple[str, ...], processes: int) -> None:
     if processes > MAX_EDGE_PROCESSES:
         raise ValueError(f"edge_processes must be at most {MAX_EDGE_PROCESSES}, not {processes}")
     for text in texts:
-        try:
-            if texts != (NOWHERE,):
-                ip_address(text)
-        except ValueError as error:
-            raise ValueError(f"edge_addresses {text!r} is neither {NOWHERE!r} alone nor an address: {error}") from error
+        if texts != (NOWHERE,) and not _is_address(text):
+            raise ValueError(f"edge_addresses {text!r} is neither {NOWHERE!r} alone nor an address")
 
 
 PRIVATE_NETWORKS = "private"
@@ -455,11 +466,6 @@ def _check_backups(settings: Settings) -> None:
         raise ValueError("backup_verify_percent must be at most 100")
     if settings.backup_window is not None and not is_daily(settings.backup_window):
         raise ValueError("backup_window is not two times of a day in UTC such as 01:00-05:30")
-
-
-def _check_endpoint(text: str | None) -> None:
-    if text is not None and not _is_url(text):
-        raise ValueError(f"otel_endpoint {text!r} is not a URL such as http://127.0.0.1:4318")
 
 
 LOG_NOTATIONS = ("", "otlp+", "loki+")
