@@ -90,6 +90,17 @@ async def test_a_frame_before_the_answer_that_is_of_no_conversation_before_ends_
     transport.abort.assert_called_once()
 
 
+async def test_a_conversation_with_a_gate_that_keeps_is_over_once_it_is_closed() -> None:
+    freed, closed = Mock(), Mock(spec=asyncio.Protocol)
+    line, transport = connected_line(freed=freed)
+    line.keeps = True
+    opened(line, closed).close()
+    assert words(transport) == [(HopFrame.REST, b"\xff" * 8)], "as many as no gate has sent"
+    freed.assert_called_once()
+    await eventually(lambda: closed.connection_lost.called)
+    closed.connection_lost.assert_called_once_with(None)
+
+
 async def test_the_rest_of_a_conversation_that_was_left_is_bounded() -> None:
     line, transport = connected_line()
     opened(line, Mock(spec=asyncio.Protocol)).rest()

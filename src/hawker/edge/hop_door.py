@@ -17,7 +17,7 @@ from hawker.clock import Clock
 from hawker.edge.datagram_hops import DatagramGate
 from hawker.edge.dialing import Dialer
 from hawker.edge.hop_frames import HopAnswer, HopFrame, HopQuestion, read_word
-from hawker.edge.hop_line import HopLine
+from hawker.edge.hop_line import HeardOut, HopLine
 from hawker.edge.hops import MOST_TRIES
 from hawker.edge.machine_connection import MachinePool
 from hawker.edge.refusal import Code, ProxyError
@@ -47,7 +47,7 @@ _WHY_CHARS = 1000
 _log = bind("hawker.edge")
 
 
-class _Guest(Side):
+class _Guest(Side, HeardOut):
     """One conversation of another host's edge with a machine. `kept` gets the machine's connection when that may be
     used again. Keeps `HeardOut`."""
 

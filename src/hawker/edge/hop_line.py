@@ -12,6 +12,7 @@ it heard that is skipped, up to its next answer.
 
 import asyncio
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
@@ -27,7 +28,9 @@ _MAX_UNHEARD_BYTES = 4 << 20
 _PROBED_AFTER_S = 5
 """What has no end of its own, and who let others in, is in less of a hurry to know that a host is gone."""
 _COUNT = struct.Struct(">Q")
-_KINDS = frozenset(HopFrame)
+_KINDS = {int(kind): kind for kind in HopFrame}
+_NOT_ALL = (1 << 64) - 1
+"""Heard, of who does not want the machine's connection to be used again."""
 
 
 @runtime_checkable
@@ -37,10 +40,11 @@ class HostWatcher(Protocol):
     def host_unheard(self) -> None: ...
 
 
-@runtime_checkable
-class HeardOut(Protocol):
-    """A protocol that wants to know when a conversation is over and the other side has heard all of it."""
+class HeardOut(ABC):
+    """A protocol that wants to know when a conversation is over and the other side has heard all of it. Inherited, as
+    one is asked for in each request."""
 
+    @abstractmethod
     def heard_out(self) -> None: ...
 
 
@@ -124,10 +128,17 @@ class HopStream(asyncio.Transport):
             self._line.send(HopFrame.END)
 
     def close(self) -> None:
-        """The other side is heard until it has closed, too, and nobody else hears it."""
+        """The other side is heard until it has closed, too, and nobody else hears it; of a gate that keeps, nothing."""
         if self.is_closing():
             return
+        if self.asks:
+            self.abort()
+            return
         self._closing = True
+        if self.keeps:
+            self._line.leave(_NOT_ALL)
+            self._tell_lost(None)
+            return
         self._line.send(HopFrame.CLOSE)
         self._line.resume()
         self._late = asyncio.get_running_loop().call_later(_CLOSES_WITHIN_S, self._line.give_up)
@@ -390,7 +401,8 @@ class HopLine(asyncio.Protocol):
             del self._buffer[: HEAD.size]
             self._left = length
             return True
-        if kind not in _KINDS or length > MAX_WORD_BYTES:
+        known = _KINDS.get(kind)
+        if known is None or length > MAX_WORD_BYTES:
             self._buffer.clear()
             self.give_up()
             return False
@@ -399,7 +411,7 @@ class HopLine(asyncio.Protocol):
             return False
         data = bytes(self._buffer[HEAD.size : end])
         del self._buffer[:end]
-        self._take(HopFrame(kind), data)
+        self._take(known, data)
         return True
 
     def _take(self, kind: HopFrame, data: bytes) -> None:
