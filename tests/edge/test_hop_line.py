@@ -60,16 +60,18 @@ def test_first_bytes_go_with_the_question_or_wait_for_its_answer(size: int) -> N
     assert words(transport)[1:] == ([] if fits else [(HopFrame.DATA, b"x" * size)])
 
 
-def test_a_conversation_that_was_left_is_skipped_up_to_the_next_answer() -> None:
+async def test_a_conversation_that_was_left_is_skipped_up_to_the_next_answer() -> None:
     freed, heard = Mock(), Mock()
     line, transport = connected_line(heard, freed)
     first, second = Mock(spec=asyncio.Protocol), Mock(spec=asyncio.Protocol)
     stream = opened(line, first)
     line.data_received(frame(HopFrame.DATA, b"answer"))
     stream.rest()
-    assert words(transport) == [(HopFrame.REST, bytes((0, 0, 0, 0, 0, 0, 0, 6)))]
     freed.assert_called_once()
-    opened(line, second, HopQuestion(app=AppName("a"), machine=MachineId("m"), service=0))
+    opened(line, second, HopQuestion(app=AppName("a"), machine=MachineId("m"), service=0)).write(b"next")
+    transport.write.assert_called_once()
+    said = words(transport)
+    assert [kind for kind, _ in said] == [HopFrame.REST, HopFrame.QUESTION] and said[0][1] == (6).to_bytes(8)
     late = frame(HopFrame.DATA, b"late") + frame(HopFrame.END) + frame(HopFrame.CLOSE)
     line.data_received(late + word(HopFrame.ANSWER, HopAnswer(let_in=True)))
     heard.assert_called_once()
@@ -95,8 +97,9 @@ async def test_a_conversation_with_a_gate_that_keeps_is_over_once_it_is_closed()
     line, transport = connected_line(freed=freed)
     line.keeps = True
     opened(line, closed).close()
-    assert words(transport) == [(HopFrame.REST, b"\xff" * 8)], "as many as no gate has sent"
     freed.assert_called_once()
+    line.close()
+    assert words(transport) == [(HopFrame.REST, b"\xff" * 8)], "as many as no gate has sent"
     await eventually(lambda: closed.connection_lost.called)
     closed.connection_lost.assert_called_once_with(None)
 

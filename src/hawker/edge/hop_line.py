@@ -326,8 +326,9 @@ class HopLine(asyncio.Protocol):
         self._stream = None
 
     def leave(self, heard: int) -> None:
-        """The conversation is over for both."""
-        self.send(HopFrame.REST, _COUNT.pack(heard))
+        """The conversation is over for both. The next question, if one comes at once, goes with that word."""
+        self._unsaid += frame(HopFrame.REST, _COUNT.pack(heard))
+        asyncio.get_running_loop().call_soon(self.flush)
         stream, self._stream, self._skipped = self._stream, None, 0
         if stream is not None and not stream.is_reading():
             self.resume()
@@ -350,6 +351,12 @@ class HopLine(asyncio.Protocol):
     def host_unheard(self) -> None:
         if self._stream is not None:
             self._stream.host_unheard()
+
+    def close(self) -> None:
+        """Nobody speaks over it any more."""
+        self.flush()
+        if self.transport is not None:
+            self.transport.close()
 
     def give_up(self, why: Exception | None = None) -> None:
         """Both ends see that something went wrong."""

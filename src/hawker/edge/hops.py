@@ -288,8 +288,8 @@ class HopDialer:
         for place, rested in list(self._free.items()):
             kept = [each for each in rested if each.free_since > oldest and each.line.is_free]
             for caller in rested:
-                if caller not in kept and caller.line.transport is not None:
-                    caller.line.transport.close()
+                if caller not in kept:
+                    caller.line.close()
             self._free[place] = kept
             if not kept:
                 del self._free[place]
@@ -369,8 +369,8 @@ class HopDialer:
         if len(callers) < _FREE_OF_GATE and caller.line.is_free and not (self._done and place.is_beside):
             caller.free_since = self._now()
             callers.append(caller)
-        elif caller.line.transport is not None:
-            caller.line.transport.close()
+        else:
+            caller.line.close()
 
 
 class _Presence(asyncio.Protocol):
