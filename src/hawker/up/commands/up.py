@@ -36,8 +36,8 @@ HELP: dict[str, str] = {
     "catalog_url": "The URL of a Corrosion agent that replaces the built-in catalog.",
     "catalog_token_file": "A file with the token for the agent of --catalog-url.",
     "cpus": "How many cpus to sell; default all of the host.",
-    "memory_mib": "How much memory to sell.",
-    "disk_mib": "How much disk to sell.",
+    "memory_mib": "How much memory to sell; default 95% of the host's.",
+    "disk_mib": "How much disk to sell; default what is free where the data directory is, less --free-disk-floor-mib.",
     "shared_cpu_ratio": "How many shared cpus to sell per cpu.",
     "machine_disk_mib": "How much a machine may write to its root filesystem, unless its config says; 0: no limit. By"
     " default 8192, or a 32nd of the disk if that is less.",
@@ -46,11 +46,12 @@ HELP: dict[str, str] = {
     "max_machines": "How many machines the node may have, with those that are stopped.",
     "audit_mib": "How much of the audit log is kept, in DATA_DIR/audit; at least 16.",
     "container_suspend": "freeze: suspend containers in memory, by the kernel's freezer; refuse: suspend none.",
-    "userns": "auto: containers have users and groups of the host that are their own where its kernel can, as a trial"
-    " shows; on: refuse to start where it cannot; off: their root is the host's.",
-    "userns_ids": "From which ids of the host machines get 65536 each, and edge and resolver one, as FIRST-LAST.",
-    "launcher": "Who starts containers: hawker, its own launcher; crun; auto: its own where a trial, once a boot of the"
-    " host, found that its box is crun's.",
+    "userns": "auto: each container has users and groups of the host for itself (a user namespace), where a trial"
+    " shows that the kernel can; on: refuse to start where it cannot; off: root in a container is root of the host.",
+    "userns_ids": "The ids of the host, FIRST-LAST, of which each machine gets 65536, and the edge and the resolver"
+    " one each.",
+    "launcher": "Who starts containers: hawker, its own launcher; crun; auto: its own, if a trial after each boot of"
+    " the host finds that it isolates as crun does, else crun.",
     "vmm_overhead_mib": "How much memory a microVM's VMM may use beside the machine's own; default the driver's own"
     " figure.",
     "vm_disk_mib_per_s": "How much each disk of a microVM may read and write in a second; 0: no limit.",
@@ -59,7 +60,7 @@ HELP: dict[str, str] = {
     "gpu_devices": "A GPU that machines may have, as KIND=PCI-ADDRESS; may be repeated.",
     "max_volume_gb": "The largest volume, in GB (of 1024 MiB).",
     "volume_encryption": "required: refuse volumes that are to be encrypted where this host cannot; wished: make them"
-    " plain there, as clients need that always ask for encrypted ones.",
+    " without encryption there, for clients such as flyctl that always ask for it.",
     "allow_local_images": "Allow images from files of this host, to callers whose token may write the node as a whole.",
     "insecure_registries": "A registry to use over plain HTTP; may be repeated.",
     "private_registries": "A registry at a loopback or private address that every token may name; may be repeated.",
@@ -85,10 +86,11 @@ HELP: dict[str, str] = {
     " node alone, none in a fleet; the word none: nowhere.",
     "edge_proxy_protocol_from": "A network (CIDR) of balancers whose connections to published ports begin with a PROXY"
     " protocol head (version 1 or 2) that says who the client is; may be repeated. Default none.",
-    "floating_addresses": "A network whose addresses of apps are at one host of the region at a time, the same on"
-    " all of them: that host puts it at its interface, and the next one takes it over; may be repeated.",
-    "acme_directory": "The URL of the directory of a certificate authority (ACME) that certificates are ordered at; its"
-    " terms count as agreed to. Default: none are ordered.",
+    "floating_addresses": "A network of apps' addresses that move between the hosts of the region: each address is at"
+    " one host at a time, and another host takes it over when that one is lost. The same on all of them; may be"
+    " repeated.",
+    "acme_directory": "The URL of the directory of a certificate authority (ACME) where certificates are ordered; you"
+    " agree to its terms with this option. Default: none are ordered.",
     "acme_email": "Whom the certificate authority writes to.",
     "acme_ca_file": "PEM of the authority that vouches for the directory's own TLS; default those of the host.",
     "acme_binding_file": "A file with two words, the key id and the HMAC key, where the authority asks for an account"
@@ -98,15 +100,16 @@ HELP: dict[str, str] = {
     "domain": "The domain of the platform, such as apps.example.com: apps are reached at NAME.DOMAIN.",
     "dns_zone_listen": "ADDRESS:PORT at which this node answers for the domain, as a name server that its parent zone"
     " leads to; may be repeated. With an --acme-directory the certificate of *.DOMAIN is ordered, too.",
-    "idle_s": "After how many seconds without a request a machine may be stopped or suspended whose services say so.",
-    "edge_drain_s": "How many seconds WebSockets, raw connections and long answers have left when the edge begins anew,"
-    " for a new version of it; requests that end within 5 s do not need it.",
-    "edge_processes": "How many processes serve published ports, 8 at most: more than one for hosts whose clients bring"
-    " more TLS, HTTP/2 or bytes than one core carries. See docs/edge.md.",
-    "daemon_away_lost_s": "After how many seconds a daemon that is away while its host is up counts as a lost host.",
+    "idle_s": "After how many seconds without a request a machine is stopped or suspended, if its services ask for"
+    " that (autostop).",
+    "edge_drain_s": "How long WebSockets, raw connections and long answers may go on, in seconds, when a new version"
+    " of the edge takes over; requests that end within 5 s do not need it.",
+    "edge_processes": "How many processes serve published ports, 8 at most. More than one is for hosts with more TLS,"
+    " HTTP/2 or bytes than one core can carry. See docs/edge.md.",
+    "daemon_away_lost_s": "After how many seconds without its daemon a host that is up counts as lost. Default: never.",
     "adopt_deploys": "What becomes of a deploy that a client such as flyctl drove and left: the app's home finishes it,"
     " goes back to the release before it, or leaves it as it is.",
-    "nameservers": "A name server for machines' names of the world, instead of the host's; may be repeated.",
+    "nameservers": "The IP address of a name server for names of the world, instead of the host's; may be repeated.",
     "resolver": "Answer machines' questions for names, those of their private network among them; default: yes."
     " Without it they ask the name servers themselves.",
     "ipv4_pool": "The network from which machines get IPv4 addresses.",
@@ -117,7 +120,7 @@ HELP: dict[str, str] = {
     "app_logs_mib": "How much of each app's log is kept, in DATA_DIR/logs.",
     "app_logs_kept_s": "How many seconds lines of an app's log are kept.",
     "log_endpoint": "Where lines of apps are sent, too: otlp+http://HOST:4318, loki+http://HOST:3100, or the http://"
-    " URL of who takes lines of JSON, such as Vector; default nowhere.",
+    " URL of a program that takes lines of JSON, such as Vector; default nowhere.",
     "runs_kept": "How many ended runs are kept per machine.",
     "destroyed_kept_s": "How many seconds a destroyed machine's history is kept on the node.",
     "deleted_volumes_kept_s": "How many seconds undelete works for a deleted volume.",
@@ -131,9 +134,10 @@ HELP: dict[str, str] = {
     "backup_passphrase_file": "A file whose first line seals backups of volumes, and opens them on another host.",
     "backup_every_s": "Back volumes up this often, in seconds, 86400 for once a day; 0: only when told to.",
     "backup_window": "Begin these backups only between two times of a day in UTC, 01:00-05:30; default at any time.",
-    "backup_keep_daily": "With backup_every_s: of each volume, keep the last backup of so many days.",
-    "backup_keep_weekly": "With backup_every_s: of each volume, keep the last backup of so many weeks.",
-    "backup_verify_percent": "Read so much of what backups have on each day and check it; 0: only when told to.",
+    "backup_keep_daily": "With --backup-every-s: of each volume, keep the last backup of this many days.",
+    "backup_keep_weekly": "With --backup-every-s: of each volume, keep the last backup of this many weeks.",
+    "backup_verify_percent": "Read this percentage of the backups' content each day and check it; 0: only when told"
+    " to.",
     "reconcile_every_s": "Seconds between two comparisons of host and store.",
     "template": "Keep a process with everything imported, which forks the next daemon when this one is killed and holds"
     " the address meanwhile: a node is back sooner, and takes more memory.",

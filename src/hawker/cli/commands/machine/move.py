@@ -14,7 +14,8 @@ from hawker.cli.output import Form, output_option, show
 from hawker.clock import SystemClock
 
 _HELP = """Move MACHINE with its volume, and the root filesystem that it keeps, to another node. It keeps its id, name,
-address and volume. It is off for what it wrote while that was copied, and with `--mode cold` for the whole copy.
+address and volume. It is off only while the blocks that it wrote during the copy are copied once more, and with `--mode
+cold` during the whole copy.
 
 The nodes do the work: if this command is interrupted, the move goes on; `hawker moves list` shows it.
 

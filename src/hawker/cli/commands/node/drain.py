@@ -82,10 +82,10 @@ _HELP = """Disable scheduling on NODE, and move its machines to other nodes of i
 each machine elsewhere, and destroys the machine when its copy runs and its checks pass. Machines of one app move one
 after the other.
 
-A machine with a volume, or one that keeps its root filesystem, moves with it, keeps its id and name, and is off for
-what it wrote while that was copied. A suspended microVM moves with its memory. Each copy of another machine has a new
-id, and a name made of the old one. Spares of a machine stand by for its copy before the machine is destroyed; a moved
-spare stays a spare.
+A machine with a volume, or one that keeps its root filesystem, moves with it, keeps its id and name, and is off while
+the blocks that it wrote during the copy are copied once more. A suspended microVM moves with its memory. Each copy of
+another machine has a new id, and a name made of the old one. Spares of a machine stand by for its copy before the
+machine is destroyed; a moved spare stays a spare.
 
 If you interrupt a drain, repeat the command: it continues. Machines without room elsewhere stay, and so do those in
 use: each is listed with what to do, and the exit status is 1. `hawker node uncordon` enables scheduling again.
