@@ -1,9 +1,11 @@
+import gc
 import os
 import subprocess
 import sys
 
 import pytest
 
+from hawker.cli.entry import collect_as_usual
 from hawker.cli.exits import ExitStatus
 from tests.cli.fake_node import TOKEN, FakeNode, machine
 
@@ -20,6 +22,14 @@ def test_status_of_the_command_is_the_status_of_the_process() -> None:
     assert _run("machine", "--help") == (0, "")
     status, said = _run("nothing")
     assert status == ExitStatus.USAGE and "nothing" in said
+
+
+def test_collector_of_a_process_that_lasts_leaves_its_imports_out_and_looks_at_what_comes() -> None:
+    usual, imported = gc.get_threshold(), gc.get_freeze_count() + len(gc.get_objects())
+    gc.set_threshold(200_000)
+    collect_as_usual()
+    assert gc.get_threshold() == usual and gc.isenabled()
+    assert gc.get_freeze_count() > imported / 2 > len(gc.get_objects())
 
 
 @pytest.mark.parametrize("columns", ["80", "200", "40"])

@@ -10,8 +10,8 @@ import os
 import sys
 from importlib import import_module
 
-USUAL_COLLECTION = gc.get_threshold()
-_MANY_OBJECTS = 50_000
+_USUAL = gc.get_threshold()
+_MANY_OBJECTS = 200_000  # a node imports 115,000
 HELP_FILE = os.path.join(os.path.dirname(__file__), "help.txt")
 _INTERRUPTED = 130
 _LISTS = (["ps"], ["machine", "list"])
@@ -29,6 +29,12 @@ def run() -> int:
     status: int = 0 if _listed() else import_module("hawker.cli.main").main()
     gc.freeze()
     return status
+
+
+def collect_as_usual() -> None:
+    """For a process that lasts, once its imports are done: these stay, and the collector looks at them no more."""
+    gc.freeze()
+    gc.set_threshold(*_USUAL)
 
 
 def _listed() -> bool:

@@ -2,7 +2,6 @@
 nothing: any number of them serve one node, and one that is killed loses no more than its open connections.
 """
 
-import gc
 import os
 import signal
 import sys
@@ -19,7 +18,7 @@ from hawker.auth.node_certificate import NodePapers
 from hawker.auth.peer_key import PeerTokens
 from hawker.auth.tokens import Tokens
 from hawker.catalog.reads import PointReader
-from hawker.cli.entry import USUAL_COLLECTION
+from hawker.cli.entry import collect_as_usual
 from hawker.clock import Clock, system_clock
 from hawker.errors import CannotStart
 from hawker.gateway.catalog_directory import CatalogDirectory
@@ -43,7 +42,7 @@ _NO_AGENT = "and cannot ask an agent (--catalog-url), beside which `hawker up` a
 
 def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. Raises `CannotStart`."""
-    gc.set_threshold(*USUAL_COLLECTION)
+    collect_as_usual()
     log.configure(settings.log_level)
     return anyio.run(_main, settings, system_clock(os.environ), backend_options={"use_uvloop": True})
 

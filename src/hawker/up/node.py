@@ -19,7 +19,7 @@ import msgspec
 
 from hawker import log
 from hawker.api.listener import serving
-from hawker.cli.entry import USUAL_COLLECTION
+from hawker.cli.entry import collect_as_usual
 from hawker.clock import Clock, system_clock
 from hawker.cluster import Cluster
 from hawker.deferred import deferred
@@ -123,7 +123,7 @@ _STOP_S = 2.0  # after the server's own grace; the whole stop stays below five s
 def run(settings: Settings, *, public: bool = True) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. Without `public` only the nodes of the cluster are answered.
     Raises `CannotStart`."""
-    gc.set_threshold(*USUAL_COLLECTION)
+    collect_as_usual()
     log.configure(settings.log_level)
     os.umask(0o077)
     clock, given = system_clock(os.environ), handed_over(os.environ, os.getpid())
