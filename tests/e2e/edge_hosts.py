@@ -21,4 +21,4 @@ def edge_hosts(tmp_path: Path, street: int, hosts: int, regions: Sequence[str] =
             stall.daemon.flags = (*stall.daemon.flags, *flags)
         with fleet:
             yield fleet
-    assert fleet.left == []
+    assert not fleet.left, f"left on the hosts: {fleet.left}"
