@@ -56,6 +56,25 @@ async def test_a_program_that_begins_late_gets_the_first_datagram(host: PlayedHo
     host.edge._visits.end(visit)
 
 
+async def test_what_nobody_has_heard_goes_again_once_what_came_later_is_answered(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hawker.edge.machine_socket._FIRST_PAUSE_S", 600.0)
+    inside, heard = free_port(), Heard()
+    visit = await visit_of(host, inside)
+    machine = MachineSocket(visit, heard)
+    machine.send(b"1")
+    await eventually(lambda: machine._unheard == 1)
+    machine.send(b"2")
+    await eventually(lambda: machine._unheard == 2)
+    async with udp_app(port=inside) as (_, app):
+        machine.send(b"3")
+        await eventually(lambda: len(heard.said) == 3)
+    assert app.heard == [b"3", b"1", b"2"] and not heard.lost
+    machine.close()
+    host.edge._visits.end(visit)
+
+
 async def test_a_program_that_never_listens_ends_the_flow_with_a_cause(
     host: PlayedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,8 +50,11 @@ class FirstDatagrams:
             self._kept.append(data)
         return fits
 
-    def send(self, send: Callable[[bytes], object]) -> None:
-        for data in list(self._kept):
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def send(self, send: Callable[[bytes], object], most: int | None = None) -> None:
+        for data in self._kept[:most]:
             send(data)
 
     def clear(self) -> None:
@@ -67,17 +70,23 @@ class MachineSocket:
         self._visit = visit
         self._listener = listener
         self._first: FirstDatagrams | None = FirstDatagrams()  # None once it was answered
+        self._unheard = 0  # of the first datagrams so many were sent while nothing listened
         self._tries = 0
         self._again: asyncio.TimerHandle | None = None
         self._closed = False
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        try:
-            self._socket.connect((host, service.internal_port or 0))
-        except OSError:
-            self._socket.close()
-            raise
+        self._socket = self._connected(host, service.internal_port or 0)
         asyncio.get_running_loop().add_reader(self._socket, self._hear)
+
+    def _connected(self, host: str, port: int) -> socket.socket:
+        """Raises `OSError`."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        made = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            made.connect((host, port))
+        except OSError:
+            made.close()
+            raise
+        return made
 
     @property
     def goes_on(self) -> bool:
@@ -125,11 +134,22 @@ class MachineSocket:
             except OSError:
                 self._listener.lose(None)
                 return
-            self._first = None
+            if self._first is not None:
+                self._answered(self._first)
             self._listener.hear(data)
+
+    def _answered(self, first: FirstDatagrams) -> None:
+        """Whoever came after those that nobody has heard may have been heard first: they go to it once more."""
+        self._first = None
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+            first.send(self._pass_on, self._unheard)
 
     def _refused(self) -> None:
         """Nothing listens there. In a machine that has just begun it may yet; where it did, it does no more."""
+        if self._first is not None:
+            self._unheard = len(self._first)
         if self._again is not None:
             return
         if self._first is None or self._tries >= _TRIES:
