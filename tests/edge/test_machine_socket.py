@@ -56,7 +56,7 @@ async def test_a_program_that_begins_late_gets_the_first_datagram(host: PlayedHo
     host.edge._visits.end(visit)
 
 
-async def test_what_nobody_has_heard_goes_again_once_what_came_later_is_answered(
+async def test_datagrams_that_nobody_has_heard_go_again_once_a_later_one_is_answered(
     host: PlayedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hawker.edge.machine_socket._FIRST_PAUSE_S", 600.0)

@@ -12,7 +12,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import IntEnum
-from typing import cast
+from typing import ClassVar, cast
 
 import anyio
 import msgspec
@@ -350,6 +350,8 @@ class DatagramGate:
     """Lets flows of other hosts' edges into machines of this one, and those of other regions into any of this region.
     For one event loop."""
 
+    machine_end: ClassVar[type[MachineSocket]] = MachineSocket
+
     def __init__(
         self,
         routes: Routes,
@@ -452,7 +454,7 @@ class DatagramGate:
         if not visit.target.is_near:
             return await self._hops.open(visit, began, guest)
         try:
-            return MachineSocket(visit, guest)
+            return self.machine_end(visit, guest)
         except OSError as error:
             machine = visit.target.machine.id
             raise ProxyError(Code.PC01, known=f"machine {machine} has no address ({error})") from error

@@ -11,7 +11,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from hawker.clock import Clock
 from hawker.edge.app_figures import AppFigures
@@ -184,6 +184,8 @@ class FarFlows(Protocol):
 class DatagramFlows:
     """For one event loop."""
 
+    machine_end: ClassVar[type[MachineSocket]] = MachineSocket
+
     def __init__(
         self,
         routes: Routes,
@@ -318,7 +320,7 @@ class DatagramFlows:
             visit = await self._visits.begin(Aim(flow.receiver.door, flow.app), began, cause)
             try:
                 if visit.target.is_near:
-                    return visit, MachineSocket(visit, flow)
+                    return visit, self.machine_end(visit, flow)
                 return visit, await self._hops.open(visit, began, flow)
             except OSError as error:
                 self._visits.end(visit)

@@ -92,6 +92,9 @@ class EdgeParts(ValueObject, frozen=True, kw_only=True):
     restores: Callable[[Iterable[Gate], float], Gate | None] = to_restore
     wakes: Share = EDGE_WAKES
     hops: type[HopDialer] = HopDialer
+    flows: type[DatagramFlows] = DatagramFlows
+    flow_hops: type[DatagramHops] = DatagramHops
+    flow_gate: type[DatagramGate] = DatagramGate
     proxied: type[ProxiedConnections] = ProxiedConnections
     memory: Callable[[], int] = memory_bytes
     shard: EdgeShard = EdgeShard()
@@ -134,8 +137,8 @@ class Edge:
 
         self._clients = table = ConnectionTable(EDGE_CONNECTIONS, scarce, is_own)
         hops = ConnectionTable(EDGE_HOPS, scarce)
-        flow_hops = DatagramHops(self._hop_dialer, clock)
-        self.datagram_gate = gate = DatagramGate(
+        flow_hops = parts.flow_hops(self._hop_dialer, clock)
+        self.datagram_gate = gate = parts.flow_gate(
             self._routes, self._visits, flow_hops, self.spawn, clock, self.counters, self.say
         )
         pool, counters = self._pool_of_hops, self.counters
@@ -143,7 +146,7 @@ class Edge:
         self._raw = RawConnections(
             self._routes, self._visits, dialer, self.spawn, clock, self.counters, self.figures, table, self.say
         )
-        self.datagrams = self._with_datagrams(flow_hops, scarce)
+        self.datagrams = self._with_datagrams(parts.flows, flow_hops, scarce)
         replays = ReplayRoutes()
         self._http = parts.http(self._shared(dialer, table, replays))
         self._shaking = ConnectionTable(EDGE_HANDSHAKES, scarce, is_own)
@@ -157,9 +160,9 @@ class Edge:
     def _doors(self) -> Iterable[Door]:
         return self._routes.doors
 
-    def _with_datagrams(self, hops: DatagramHops, scarce: Scarce) -> DatagramFlows:
+    def _with_datagrams(self, made: type[DatagramFlows], hops: DatagramHops, scarce: Scarce) -> DatagramFlows:
         found, clock, figures = (self._routes, self._visits), self._clock, self.figures
-        return DatagramFlows(*found, hops, self.spawn, clock, self.counters, figures, scarce, self.say)
+        return made(*found, hops, self.spawn, clock, self.counters, figures, scarce, self.say)
 
     def _shared(self, dialer: Dialer, table: ConnectionTable, replays: ReplayRoutes) -> HttpServices:
         return HttpServices(

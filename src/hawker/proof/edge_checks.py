@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from hawker.ids import AppName, MachineId, NodeId
+from hawker.proof.flow_checks import FlowLedger
 from hawker.proof.violation import Invariant, Violation
 
 WAKE_S = 60.0
@@ -68,6 +69,7 @@ class EdgeLedger:
         self._now = now
         self._find = find
         self.requests: dict[str, SentRequest] = {}
+        self.flows = FlowLedger(now, find)
         self._in_flight: dict[MachineId, dict[str, int]] = {}
         self.may_reach: Callable[[AppName, AppName], bool] = lambda app, other: app == other
         self.region_of: Callable[[MachineId], str] = lambda machine: ""
@@ -124,6 +126,7 @@ class EdgeLedger:
 
     def rests(self, machine: MachineId) -> None:
         """Its worker has agreed to a rest."""
+        self.flows.rests(machine)
         if self.in_flight(machine):
             self._break(Invariant.UNCUT, machine, f"rests with {self.in_flight(machine)} in flight")
 

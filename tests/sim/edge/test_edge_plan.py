@@ -1,7 +1,10 @@
 """Plans: the same from the same seed, in order, with every kind of blow."""
 
 from hawker.sim.edge.edge_plan import ABROAD, ALL, OTHER_NUMBER, RUN_S, STEERED, EdgeVerb, draw
+from hawker.sim.edge.played_apps import DATAGRAM_MACHINES, DATAGRAM_PORTS
 from hawker.sim.edge.played_machine import HOME
+
+MACHINE_BLOWS = {EdgeVerb.STOP, EdgeVerb.CRASH, EdgeVerb.CORDON}
 
 
 def test_a_plan_is_its_seed_s_and_in_order() -> None:
@@ -48,3 +51,13 @@ def test_two_other_plans_of_eight_have_machines_ask_at_private_addresses_of_both
     words = [each for found in private.values() for each in found]
     assert {(asker, network) for asker, network, *_ in words} == {(a, b) for a in "79" for b in "79"}
     assert {named == app for _, _, named, app, *_ in words} == {True, False}
+
+
+def test_four_plans_of_sixteen_have_flows_of_datagrams_and_blows_to_their_machines() -> None:
+    plans = {seed: draw(seed) for seed in range(1, 49)}
+    flows = {seed: [each for each in plan.operations if each.verb is EdgeVerb.FLOW] for seed, plan in plans.items()}
+    assert [seed for seed, found in flows.items() if found] == [seed for seed in plans if seed % 16 in (0, 9, 10, 15)]
+    assert all(plans[seed].datagrams is bool(found) for seed, found in flows.items())
+    assert {each.word.split()[0] for found in flows.values() for each in found} == set(DATAGRAM_PORTS)
+    blows = {each.word for plan in plans.values() for each in plan.operations if each.verb in MACHINE_BLOWS}
+    assert blows >= set(DATAGRAM_MACHINES)

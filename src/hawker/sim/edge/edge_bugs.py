@@ -29,6 +29,7 @@ from hawker.ids import AppName, InstanceId, MachineId
 from hawker.machine import State
 from hawker.names import is_private_address
 from hawker.proof.violation import Invariant as I
+from hawker.sim.edge.datagram_bugs import DATAGRAM_PLANTS
 from hawker.sim.edge.played_host import EdgeKit
 from hawker.sim.harness.planted_bug import PlantedBug
 
@@ -494,4 +495,5 @@ PLANTS: tuple[PlantedBug[EdgeKit], ...] = (
         I.SERVED,
     ),
     _plant("client-believed", "a client says what its address is", EdgeKit(http=_Believing), I.UNFORGED),
+    *DATAGRAM_PLANTS,
 )

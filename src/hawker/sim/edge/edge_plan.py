@@ -7,10 +7,19 @@ from functools import partial
 from msgspec.structs import replace
 
 from hawker.proof.edge_checks import WAKE_S
-from hawker.sim.edge.played_apps import HIDDEN, IDLE_S, MACHINES, NETWORK, OTHER_NETWORK, PORTS
+from hawker.sim.edge.played_apps import (
+    DATAGRAM_MACHINES,
+    DATAGRAM_PORTS,
+    HIDDEN,
+    IDLE_S,
+    MACHINES,
+    NETWORK,
+    OTHER_NETWORK,
+    PORTS,
+)
 from hawker.sim.edge.played_machine import HOME
 from hawker.sim.harness.loop import LoopClock
-from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan
+from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan, numbered
 from hawker.sim.harness.seeded_run import drawn
 
 HOSTS = 3
@@ -28,6 +37,8 @@ _OF_TWO_REGIONS = (6, 7)
 """Of eight seeds."""
 _OF_PRIVATE = (4, 5)
 """Of eight seeds, too. In every second one of each kind no host has a packet filter: edges have to tell."""
+_OF_DATAGRAMS = (0, 9, 10, 15)
+"""Of sixteen seeds."""
 FORCED, PREFERRED = STEERED = ("force", "prefer")
 """How a request says which region it is for."""
 
@@ -49,6 +60,8 @@ class EdgeVerb(StrEnum):
     REFUSE = "refuse"
     SLOW = "slow"
     LEASE = "lease"
+    FLOW = "flow"
+    LOSS = "loss"
 
 
 _WEIGHTS = {
@@ -94,11 +107,13 @@ class EdgeOperation(RunOperation[EdgeVerb], frozen=True):
 
 class EdgePlan(RunPlan[EdgeOperation], frozen=True):
     """Three hosts and nine apps. `processes` are the edge processes of each host in the beginning, `regions` where each
-    is. `filtered`: hosts drop what comes to a private address from another network."""
+    is. `filtered`: hosts drop what comes to a private address from another network. `datagrams`: there are apps of
+    UDP, too."""
 
     processes: tuple[int, ...] = (1,) * HOSTS
     regions: tuple[str, ...] = (HOME,) * HOSTS
     filtered: bool = True
+    datagrams: bool = False
 
 
 class EdgeOutcome(RunOutcome[EdgePlan], frozen=True, kw_only=True):
@@ -115,14 +130,39 @@ def draw(seed: int) -> EdgePlan:
     of eight seeds, one of either kind, have a host in another region, and which one changes."""
     if seed % 2:
         operations = drawn(seed, RUN_S, _WEIGHTS, partial(_drawn_at, _ONE))
-        return _with_private(_in_regions(EdgePlan(seed=seed, operations=operations)))
+        return _with_datagrams(_with_private(_in_regions(EdgePlan(seed=seed, operations=operations))))
     alone = seed // 2 % HOSTS
     plan = EdgePlan(
         seed=seed,
         operations=drawn(seed, RUN_S, _WEIGHTS_OF_TWO, partial(_drawn_at, _REPLACED)),
         processes=tuple(1 if host == alone else 2 for host in range(HOSTS)),
     )
-    return _with_private(_in_regions(plan))
+    return _with_datagrams(_with_private(_in_regions(plan)))
+
+
+def _with_datagrams(plan: EdgePlan) -> EdgePlan:
+    """Some requests are flows of datagrams, and what befalls machines befalls those, too, while somebody sends. It is
+    drawn apart from all else. A flow's word is its app, how many datagrams it has, and the pause between them."""
+    if plan.seed % 16 not in _OF_DATAGRAMS:
+        return plan
+    chance, changed = Chance(LoopClock(plan.seed)), list[EdgeOperation]()
+    for each in plan.operations:
+        if each.verb is EdgeVerb.ASK and chance.happens(0.3):
+            app, count = chance.one_of(tuple(DATAGRAM_PORTS)), chance.one_of((1, 3, 3, 10, 40))
+            pause_s = chance.one_of((0.05, 0.5, 2.0) if count > 3 else (0.5, IDLE_S + 3.0, 2 * IDLE_S + 3.0))
+            changed.append(replace(each, verb=EdgeVerb.FLOW, word=f"{app} {count} {pause_s:g}"))
+        elif each.verb in (EdgeVerb.STOP, EdgeVerb.CRASH, EdgeVerb.CORDON, EdgeVerb.START) and chance.happens(0.7):
+            name = chance.one_of(tuple(DATAGRAM_MACHINES))
+            if each.verb is EdgeVerb.STOP:
+                sends = {"verb": EdgeVerb.FLOW, "amount": 2.0, "word": f"{name[:-1]} 100 0.005"}
+                at = each.at - 0.2
+                changed.append(replace(each, at=at, label=str(DATAGRAM_MACHINES[name][0]), **sends))
+            changed.append(replace(each, word=name))
+        elif each.verb is EdgeVerb.LATE and chance.happens(0.5):
+            changed.append(replace(each, verb=EdgeVerb.LOSS))
+        else:
+            changed.append(each)
+    return replace(plan, operations=numbered(changed), datagrams=True)
 
 
 def _with_private(plan: EdgePlan) -> EdgePlan:

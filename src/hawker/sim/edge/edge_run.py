@@ -29,7 +29,10 @@ from hawker.sim.edge.edge_plan import (
     EdgePlan,
     EdgeVerb,
 )
+from hawker.sim.edge.flow_clients import FlowClients
 from hawker.sim.edge.played_apps import (
+    DATAGRAM_MACHINES,
+    DATAGRAM_PORTS,
     HIDDEN,
     MACHINES,
     NETWORK,
@@ -39,7 +42,7 @@ from hawker.sim.edge.played_apps import (
     ip_records,
 )
 from hawker.sim.edge.played_client import PlayedClient, RequestWay, request_of, way_inside
-from hawker.sim.edge.played_host import EdgeKit, PlayedHost
+from hawker.sim.edge.played_host import EdgeKit, PlayedHost, left_in
 from hawker.sim.edge.played_machine import PlayedMachine
 from hawker.sim.edge.wires import CLIENT, HERE, EdgeLoop
 from hawker.sim.harness.seeded_run import SeededGame, SeededRun
@@ -52,6 +55,8 @@ _ENCLOSED = {"other", HIDDEN, _NOBODY}
 """Nobody else's requests are replayed to them."""
 _LOOK_S = 0.5
 _REPLAYED = 11  # times at most is a request in a machine that has it replayed without an end
+_SLEEPERS = frozenset({"lazy", "herd", "quiet"})
+_LOST = 0.3  # of datagrams, while some are
 _KNOWN_S = 2.0  # until all hosts know of each other, in the beginning
 _GOSSIP_S = 4.0  # until a host that is gone is called down
 _ELSEWHERE_S, _ENDED_S = 1.8, 6.0  # after a host is lost: until what may be repeated is, and all else has ended
@@ -81,12 +86,14 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
     async def _run(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
         wires, regions = self._loop.wires, self._plan.regions
+        udp_ports = tuple(DATAGRAM_PORTS.values()) if self._plan.datagrams else ()
+        machines = MACHINES | (DATAGRAM_MACHINES if self._plan.datagrams else {})
         for number, (processes, region) in enumerate(zip(self._plan.processes, regions, strict=True), 1):
             given = (self._parts, self._spread, self._gate_of, region)
             host = PlayedHost(number, wires, self._ledger, self._clock, tasks, *given)
-            host.processes = processes
+            host.processes, host.udp_ports = processes, udp_ports
             self._hosts.append(host)
-        for number, (name, (place, config)) in enumerate(MACHINES.items(), 1):
+        for number, (name, (place, config)) in enumerate(machines.items(), 1):
             self._make(number, name, self._hosts[place - 1], config)
         self._hosts[0].apps, self._hosts[0].ips = list(app_records()), list(ip_records())
         for host in self._hosts:
@@ -94,6 +101,8 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             self._spread(host)
             await host.begin(tuple(PORTS.values()))
             host.begin_daemon()
+        told = (self._clock, self._blows, self._hindered, self._may_wake, self._say)
+        self._flows = FlowClients(self._hosts, wires, self._ledger.flows, *told)
         await self._clock.sleep(_KNOWN_S)
         tasks.start_soon(self._watch)
         await self._do_all(self._do)
@@ -109,7 +118,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             app=app,
             node=host.id,
             address=f"10.1.0.{number}",
-            public_port=PORTS[app],
+            public_port=(PORTS | DATAGRAM_PORTS)[app],
             network=OTHER_NETWORK if app == "other" else NETWORK,
             **config,
         )
@@ -160,6 +169,12 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
                 way = way_inside(host, int(asker), int(network), app, named, filtered=self._plan.filtered)
                 for _ in range(int(operation.amount)):
                     self._tasks.start_soon(self._ask, host, app, method, word, int(milliseconds), int(target), "", way)
+            case EdgeVerb.FLOW:
+                app, count, pause_s = operation.word.split()
+                for _ in range(int(operation.amount)):
+                    self._tasks.start_soon(self._flows.send, host, app, int(count), float(pause_s))
+            case EdgeVerb.LOSS:
+                self._tasks.start_soon(self._flows.lose_some, operation.amount, _LOST)
             case EdgeVerb.BURST:
                 self._tasks.start_soon(self._burst, host, operation.word, int(operation.amount))
             case EdgeVerb.LATE:
@@ -295,6 +310,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
 
     def _blow(self) -> None:
         self._blows.append(self._clock.monotonic())
+        self._ledger.flows.disturb()
         self._hinder_from_now()
 
     def _lose(self, host: PlayedHost, edges: Iterable[PlayedHost]) -> None:
@@ -304,7 +320,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             for request in self._ledger.asked_of(host.machines, edge.id):
                 request.expect_end(self._clock.monotonic() + _ENDED_S)
                 once = len(request.reached) == 1 and request.silent and request.may_be_repeated
-                if once and request.app == "steady" and self._near_and_ready(edge, request.app):
+                if once and request.app == "steady" and edge.ready(request.app):
                     quick.append((request, edge))
         self._tasks.start_soon(self._expect_elsewhere, quick)
 
@@ -314,7 +330,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         await self._clock.sleep(_ELSEWHERE_S)
         if sum(at >= began - WELL_S for at in self._blows) == 1:
             for request, edge in requests:
-                ready = self._near_and_ready(edge, request.app)
+                ready = edge.ready(request.app)
                 if request.waits and len(request.reached) == 1 and ready:
                     request.expect_end(self._clock.monotonic())
 
@@ -369,7 +385,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         )
         self._ledger.sent(request)
         meant = request.region if inside is None else host.region
-        near, there = self._near_and_ready(host, app), self._ready_in(meant, app)
+        near, there = host.ready(app), self._ready_in(meant, app)
         woken = self._may_wake(app)
         client, process, edge_begun = PlayedClient(), 0, None
         path = f"/{request.id}/{milliseconds}/{word}/" + (f"{target:014x}" if word == "machine" else "lazy")
@@ -389,7 +405,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         except OSError:
             status = None
         request.excused = not host.powered or edge_begun is None or host.begun_at(process) != edge_begun
-        ready = bool(near) and near == self._near_and_ready(host, app) and not self._disturbed(began)
+        ready = bool(near) and near == host.ready(app) and not self._disturbed(began)
         woken = woken and self._may_wake(app) and self._is_calm(began) and client.code != "HQ01"
         served = (ready and app == "steady") or woken
         if steered or inside is not None:  # somebody of the region is ready all the while
@@ -399,22 +415,19 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         self._ledger.answered(request.id, status, served=served and request.may_be_repeated and request.plain)
         self._say(f"{request.id} {method} {app}/{word} by {host.id}: {status}")
 
-    def _near_and_ready(self, host: PlayedHost, app: str) -> list[tuple[MachineId, int]]:
-        return [
-            (each.id, each.number)
-            for each in host.machines.values()
-            if each.app == app and each.up and each.healthy and not each.cordoned and not each.closed
-        ]
-
     def _ready_in(self, region: str, app: str) -> list[tuple[MachineId, int]]:
         """On all hosts of the region; empty for none."""
-        return [each for host in self._hosts if host.region == region for each in self._near_and_ready(host, app)]
+        return [each for host in self._hosts if host.region == region for each in host.ready(app)]
 
     def _may_wake(self, app: str) -> bool:
         """Nobody keeps the machines of this app, which sleep, from being woken."""
         machines = [each for each in self._machines.values() if each.app == app]
         willing = all(each.healthy and not each.cordoned for each in machines)
-        return app in ("lazy", "herd") and willing and all(each.daemon and not each.refuses for each in self._hosts)
+        return (
+            app in ("lazy", "herd", "quiet")
+            and willing
+            and all(each.daemon and not each.refuses for each in self._hosts)
+        )
 
     def _is_calm(self, since: float) -> bool:
         """Nothing has kept anybody from it for some seconds before, nor for as long after."""
@@ -441,6 +454,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         for host in self._hosts:
             host.refuses, host.fails, host.slow_s, host.leased = False, False, 0.0, False
         self._ledger.forgive()
+        await self._flows.end()
         await self._clock.sleep(QUIET_S)
 
     def _judge(self) -> None:
@@ -450,7 +464,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             if not request.over:
                 self._note([Violation(Invariant.ANSWERED, request.id, "has no answer at the end")])
         for host in self._hosts:
-            self._note(_left_in(host))
+            self._note(left_in(host))
         self._note(self._resting())
 
     def _resting(self) -> Iterator[Violation]:
@@ -483,15 +497,3 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
 
 GAME: SeededGame[EdgeKit, EdgePlan, EdgeOutcome] = SeededGame(sound=SOUND, run=EdgeSimulation, loop=EdgeLoop)
 play, shrink = GAME.play, GAME.shrink
-
-
-def _left_in(host: PlayedHost) -> Iterator[Violation]:
-    for edge in host.edges:
-        for gate in edge.gates.of.values():
-            if gate.total:
-                yield Violation(Invariant.LEFT_EMPTY, host.id, f"counts {gate.total} in {gate.route.id}")
-        if edge.held or edge.kept.total:
-            held = f"holds {edge.held} requests and keeps {edge.kept.total} bytes"
-            yield Violation(Invariant.LEFT_EMPTY, host.id, held)
-        if edge.counters.values.get("mistakes"):
-            yield Violation(Invariant.ANSWERS, host.id, f"made {edge.counters.values['mistakes']} mistakes")

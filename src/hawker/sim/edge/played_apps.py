@@ -41,6 +41,17 @@ MACHINES: dict[str, tuple[int, dict[str, Any]]] = {
 }
 """The host of each, and what its config says. `named` has a public address that it shares, so its name is what leads to
 it."""
+DATAGRAM_PORTS = {"talk": 8101, "quiet": 8102, "calls": 8103}
+"""Of apps that speak UDP, in the runs that have them."""
+DATAGRAM_MACHINES: dict[str, tuple[int, dict[str, Any]]] = {
+    "talk1": (1, {"udp": True}),
+    "talk3": (3, {"udp": True}),
+    "quiet1": (1, {"udp": True, "soft": 4, "autostop": "stop", "idle_s": IDLE_S}),
+    "quiet2": (2, {"udp": True, "soft": 4, "autostop": "suspend", "idle_s": IDLE_S}),
+    "calls2": (2, {"udp": True, "soft": 1, "hard": 2}),
+    "calls3": (3, {"udp": True, "soft": 1, "hard": 2}),
+}
+"""As in `MACHINES`."""
 
 
 def app_records() -> Iterator[AppRecord]:

@@ -11,16 +11,15 @@ from math import inf
 from pathlib import Path
 
 import anyio
-import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from hawker.auth.node_certificate import identity_of
-from hawker.clock import Clock
+from hawker.edge.datagram_hops import DatagramGate
+from hawker.edge.datagrams import DatagramFlows
 from hawker.edge.process import Edge, EdgeParts
 from hawker.edge.routes import Door
 from hawker.edge.shard import EdgeShard
-from hawker.edge.worker_link import WorkerLink
 from hawker.fair.table import EDGE_WAKES
 from hawker.feed import (
     AllMachines,
@@ -45,10 +44,12 @@ from hawker.http.mutual_tls import MutualTls
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.proof.edge_checks import EdgeLedger
+from hawker.proof.violation import Invariant, Violation
 from hawker.record.app import AppRecord, IpRecord
 from hawker.record.node import NodeRecord
 from hawker.sim.edge.played_catalog import PlayedCatalog
 from hawker.sim.edge.played_machine import HOME, PlayedMachine
+from hawker.sim.edge.played_process import EdgeProcess, PlayedFlowGate, PlayedFlows, PlayedLink, open_doors
 from hawker.sim.edge.wires import HERE, PROCESS, Wires
 from hawker.sim.harness.loop import LoopClock
 from hawker.sim.harness.plan import Chance
@@ -72,41 +73,8 @@ class EdgeKit(EdgeParts, frozen=True, kw_only=True):
     """What the edges of a run are made of, and what their daemons read the catalog with."""
 
     far: type[FarRoutes] = FarRoutes
-
-
-class PlayedLink(WorkerLink):
-    """The end of a played `edge.sock` that the process `number` has."""
-
-    def __init__(self, clock: Clock, host: "PlayedHost", number: int) -> None:
-        super().__init__(_NOWHERE, clock)
-        self.number = number
-        self.waking: dict[MachineId, int] = {}  # that this process has asked this daemon for: which of their starts
-        self._host = host
-
-    def send(self, message: ToWorker) -> bool:
-        return self._host.take(message, self)
-
-    def tell(self, message: ToEdge, edge: Edge) -> None:
-        self._hear(message, edge)
-
-    def lose(self) -> None:
-        """The daemon is gone."""
-        self._hang_up()
-
-    @property
-    def kept(self) -> AllMachines:
-        """What a new edge process begins with."""
-        return msgspec.structs.replace(self._last, machines=tuple(self._known.values()))
-
-
-class _EdgeProcess:
-    """Its edge, since when it is there, and what ends it."""
-
-    def __init__(self, edge: Edge, link: PlayedLink, begun_at: float, scope: anyio.CancelScope) -> None:
-        self.edge = edge
-        self.link = link
-        self.begun_at = begun_at
-        self.scope = scope
+    flows: type[DatagramFlows] = PlayedFlows
+    flow_gate: type[DatagramGate] = PlayedFlowGate
 
 
 class PlayedHost:
@@ -159,9 +127,10 @@ class PlayedHost:
             memory=lambda: 0,  # of the simulated process
             wakes=_WAKES,
         )
-        self._kept = PlayedLink(clock, self, 0)  # by the first process, for the next ones
-        self._there: dict[int, _EdgeProcess] = {}
+        self._kept = PlayedLink(clock, self.take, 0)  # by the first process, for the next ones
+        self._there: dict[int, EdgeProcess] = {}
         self._ports: tuple[int, ...] = ()
+        self.udp_ports: tuple[int, ...] = ()
         self._closing: dict[int, dict[PlayedLink, anyio.Event]] = {}
         self._calls = 0
 
@@ -172,8 +141,17 @@ class PlayedHost:
 
     @property
     def abroad(self) -> int:
-        """How many requests its edge has in other regions."""
-        return sum(gate.total for edge in self.edges for gate in edge.gates.of.values() if gate.route.region)
+        """How many requests its edge has in other regions, flows of datagrams apart."""
+        gates = [gate for edge in self.edges for gate in edge.gates.of.values() if gate.route.region]
+        return sum(gate.total for gate in gates if gate.route.services[0].protocol != "udp")
+
+    def ready(self, app: str) -> list[tuple[MachineId, int]]:
+        """Machines of the app that take whoever comes, with the numbers of their instances."""
+        return [
+            (each.id, each.number)
+            for each in self.machines.values()
+            if each.app == app and each.up and each.healthy and not each.cordoned and not each.closed
+        ]
 
     def begun_at(self, process: int) -> float | None:
         """Of the edge process of this number; None where it is not there."""
@@ -235,14 +213,14 @@ class PlayedHost:
         for end in (ours, theirs):
             end.setblocking(False)
         asyncio.get_running_loop().add_reader(ours, ours.recv, _DATAGRAM)  # there is no warden
-        link, shard = PlayedLink(self._clock, self, number), self._shard(number)
+        link, shard = PlayedLink(self._clock, self.take, number), self._shard(number)
         parts = replace(self._parts, link=lambda folder, clock: link, shard=shard)
         if not number:
             self._kept = link
         with ours, theirs, anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
                 edge = Edge(_NOWHERE, theirs, self._clock, tasks, parts)
-                self._there[number] = _EdgeProcess(edge, link, self._clock.monotonic(), scope)
+                self._there[number] = EdgeProcess(edge, link, self._clock.monotonic(), scope)
                 link.tell(kept, edge)
                 edge.watch()
                 self._wires.listen(self.id, self.address, GATE_PORT + number, edge.hops.accept, number)
@@ -251,6 +229,7 @@ class PlayedHost:
                     for ip, place in places:
                         accept = partial(edge.proxied.accept, Door(ip, port))
                         self._wires.listen(self.id, place, port, accept, number)
+                open_doors(edge, self._wires, (self.id, number, self.address), self.udp_ports)
                 if shard.socket is not None:
                     self._wires.listen(self.id, str(shard.socket), 0, edge.hops.accept_neighbor, number)
                 task_status.started()
@@ -498,3 +477,18 @@ class PlayedHost:
             if self.daemon and self._there:
                 self.machines[machine_id].closed = True
         del self._closing[call]
+
+
+def left_in(host: PlayedHost) -> Iterator[Violation]:
+    """What its edge still has in the end."""
+    for edge in host.edges:
+        if len(edge.datagrams):
+            yield Violation(Invariant.LEFT_EMPTY, host.id, f"has {len(edge.datagrams)} flows")
+        for gate in edge.gates.of.values():
+            if gate.total:
+                yield Violation(Invariant.LEFT_EMPTY, host.id, f"counts {gate.total} in {gate.route.id}")
+        if edge.held or edge.kept.total:
+            held = f"holds {edge.held} requests and keeps {edge.kept.total} bytes"
+            yield Violation(Invariant.LEFT_EMPTY, host.id, held)
+        if edge.counters.values.get("mistakes"):
+            yield Violation(Invariant.ANSWERS, host.id, f"made {edge.counters.values['mistakes']} mistakes")

@@ -18,8 +18,9 @@ from hawker.ids import AppName, Digest, InstanceId, MachineId, NodeId, Version
 from hawker.image.manifest import Resolved
 from hawker.machine import State
 from hawker.proof.edge_checks import EdgeLedger
+from hawker.proof.flow_checks import FlowLedger
 from hawker.record.machine import CheckResult, MachineRecord, Network
-from hawker.sim.edge.wires import Wires
+from hawker.sim.edge.wires import NO_EDGE, Wires
 
 PORT = 8080
 HOME = "mad"
@@ -27,6 +28,7 @@ HOME = "mad"
 _IMAGE = Resolved(
     reference="hawker/hello", registry="", repository="hello", tag="", digest=Digest("sha256:" + "0" * 64), size_bytes=1
 )
+_UNDER_WAY_S = 0.001  # a datagram may be that the edge has sent before
 _SET_BY_APPS = (b"fly-replay-src", b"fly-replay-failed")
 
 
@@ -47,6 +49,7 @@ class PlayedMachine:
     least: int = 0
     idle_s: float = 300.0
     publish: str = EVERYWHERE
+    udp: bool = False
     state: State = State.STARTED
     number: int = 1  # of its instance
     version: int = 1
@@ -109,23 +112,53 @@ class PlayedMachine:
     @property
     def _service(self) -> Service:
         return Service(
-            protocol="tcp",
+            protocol="udp" if self.udp else "tcp",
             internal_port=PORT,
-            ports=(Port(port=self.public_port, handlers=("http",)),),
+            ports=(Port(port=self.public_port, handlers=None if self.udp else ("http",)),),
             autostop=self.autostop,
             min_machines_running=self.least,
             concurrency=Concurrency(type=self.kind, soft_limit=self.soft, hard_limit=self.hard),
         )
 
     def listen(self, wires: Wires, ledger: EdgeLedger) -> None:
-        wires.listen(self.node, self.address, PORT, lambda: AppConnection(self, ledger))
+        if self.udp:
+            DatagramProgram(self, wires, ledger.flows)
+        else:
+            wires.listen(self.node, self.address, PORT, lambda: AppConnection(self, ledger))
 
     def end(self, wires: Wires, ledger: EdgeLedger) -> None:
         """Its instance is gone, with all of its connections."""
         wires.unlisten(self.address, PORT)
+        wires.datagrams.unbind((self.address, PORT))
         for connection in list(self.connections):
             connection.cut()
         ledger.emptied(self.id)
+
+
+class DatagramProgram:
+    """Answers each datagram, which is FLOW/NUMBER, with the same."""
+
+    def __init__(self, machine: PlayedMachine, wires: Wires, ledger: FlowLedger) -> None:
+        self._machine = machine
+        self._ledger = ledger
+        self._net = wires.datagrams
+        self._socket = wires.datagrams.bind(machine.node, NO_EDGE, machine.address, PORT)
+        self._socket.watch(self._hear)
+        self._closed_at: float | None = None  # when the first one came that was under way while it was closed
+
+    def _hear(self) -> None:
+        machine, now = self._machine, asyncio.get_running_loop().time()
+        if not machine.closed:
+            self._closed_at = None
+        elif self._closed_at is None:
+            self._closed_at = now
+        closed = self._closed_at is not None and now > self._closed_at + _UNDER_WAY_S
+        data, sender = self._socket.recvfrom(0)
+        flow_id = data.decode().partition("/")[0]
+        inside = self._net.connected_to((machine.address, PORT))
+        self._ledger.reached(flow_id, machine.id, machine.app, inside, machine.hard, closed=closed)
+        self._ledger.answers(flow_id, machine.id)
+        self._socket.sendto(data, sender)
 
 
 class AppConnection(asyncio.Protocol):

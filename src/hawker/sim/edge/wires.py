@@ -8,10 +8,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
+from functools import partial
 from itertools import count, takewhile
 from typing import Any, TypeVar, cast
 
 from hawker.ids import NodeId
+from hawker.sim.edge.datagram_wires import DatagramNet, PlayedSocket
 from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop
 from hawker.value_object import ValueObject
 
@@ -53,6 +55,7 @@ class Wires:
         self._dark: dict[NodeId, float] = {}  # since when
         self._cuts: dict[frozenset[NodeId], float] = {}
         self._open: dict[PlayedTransport, None] = {}
+        self.datagrams = DatagramNet(self.reach, self.latency, self._clock)
 
     def listen(
         self,
@@ -111,6 +114,7 @@ class Wires:
         asyncio.get_running_loop().call_later(_GIVEN_UP_S, self._probe)
         for transport in self._of(node):
             transport.vanish()
+        self.datagrams.end(node)
 
     def power_on(self, node: NodeId) -> None:
         """Who still holds a connection to what ran there before is told that there is none."""
@@ -124,6 +128,7 @@ class Wires:
         for transport in self._of(node):
             if transport.process == process:
                 transport.abort()
+        self.datagrams.end(node, process)
 
     async def connect(
         self, make: Callable[[], P], address: str, port: int, source: str = ""
@@ -186,6 +191,20 @@ class EdgeLoop(VirtualTimeLoop):
         self, make: Callable[[], P], path: str
     ) -> "tuple[PlayedTransport, P]":
         return await self.wires.connect(make, path, 0)
+
+    def add_reader(  # type: ignore[override]  # a function with its arguments, as asyncio takes them
+        self, fd: Any, callback: Callable[..., Any], *given: Any
+    ) -> None:
+        if isinstance(fd, PlayedSocket):
+            fd.watch(partial(callback, *given))
+        else:
+            super().add_reader(fd, callback, *given)
+
+    def remove_reader(self, fd: Any) -> bool:
+        if not isinstance(fd, PlayedSocket):
+            return super().remove_reader(fd)
+        fd.watch(None)
+        return True
 
 
 class PlayedTransport(asyncio.Transport):
