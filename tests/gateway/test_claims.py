@@ -149,7 +149,7 @@ async def test_nothing_is_claimed_for_a_peer_that_is_refused(town: Town, apart: 
         with pytest.raises(Unprocessable):
             await broker.api.call(PUT_PEER, params=params, body=each)
     *_, plain = (host for host in town.hosts.values() if host is not gateway)
-    with pytest.raises(NotServed, match="wireguard_listen"):
+    with pytest.raises(NotServed, match="--wireguard-listen"):
         await Broker(town, plain, apart=apart).api.call(PUT_PEER, params=LAPTOP, body=body)
     assert asked_to_keep(town) == []
 

@@ -215,7 +215,7 @@ async def test_removing_the_only_one_is_warned_about(worker: SimWorker) -> None:
 
 
 async def test_ordering_one_is_not_served_and_says_what_is(worker: SimWorker) -> None:
-    with pytest.raises(NotServed, match="import one instead"):
+    with pytest.raises(NotServed, match="`hawker certs import` imports one"):
         await worker.api.call(ORDER_CERTIFICATE, params=HERE, body=OrderCertificateRequest(hostname=NAME))
     ghost = AppParams(app_name="ghost")
     with pytest.raises(NotFound):

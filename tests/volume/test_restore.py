@@ -1,12 +1,13 @@
 """Facts about volumes that are made from snapshots and from other volumes."""
 
+import msgspec
 import pytest
 
 from hawker.api.contract.app import CREATE_APP, CreateAppRequest
 from hawker.api.contract.volume import CreateVolumeRequest
 from hawker.errors import NoRoom, NotFound, Unprocessable, WrongState
 from hawker.ids import SnapshotId, VolumeId
-from hawker.record.volume import VOLUMES, Fstype
+from hawker.record.volume import VOLUMES, Fstype, VolumeState
 from hawker.volume.restore import VolumeOrigin, completed
 from tests.volume.shelf import Shelf
 
@@ -53,6 +54,22 @@ async def test_a_fork_has_what_its_source_holds_and_goes_its_own_way(shelf: Shel
     assert (fork.state, fork.size_gb, fork.attached_machine_id) == ("created", 2, None)
     shelf.write(fork.id)
     assert (shelf.content(fork.id), shelf.content(source)) == (2, 1)
+
+
+@pytest.mark.parametrize("state", [VolumeState.CREATING, VolumeState.ENABLING_REMOTE_EXPORT, VolumeState.HYDRATING])
+async def test_a_volume_is_not_extended_until_its_fork_is_copied(shelf: Shelf, state: VolumeState) -> None:
+    source = await shelf.written(size_gb=2)
+    fork = await shelf.create(name="branch", source_volume_id=source)
+    store = shelf.worker.store
+    record = store.get(VOLUMES, fork.id)
+    assert record is not None
+    await store.write(lambda tx: tx.put(VOLUMES, fork.id, msgspec.structs.replace(record, state=state)))
+    if state is VolumeState.HYDRATING:
+        assert (await shelf.worker.extend_volume(source, 6)).volume.size_gb == 6
+        return
+    with pytest.raises(WrongState, match=f"is being forked as {fork.id}: extend it once that is made"):
+        await shelf.worker.extend_volume(source, 6)
+    assert shelf.world.disks.files[source].size_bytes == 2 << 30
 
 
 async def test_two_forks_of_one_volume_are_both_made(shelf: Shelf) -> None:

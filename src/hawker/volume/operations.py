@@ -162,7 +162,8 @@ class Volumes:
         self._volume_table.insert(tx, record)
 
     async def extend(self, app: AppName, volume_id: str, size_gb: int) -> VolumeRecord:
-        """Promise the new size. One that it has already is no change. Raises `NoRoom`, `Unprocessable` for less."""
+        """Promise the new size. One that it has already is no change. Raises `NoRoom`, `Unprocessable` for less,
+        `WrongState` while a fork is copied from it."""
         check_size(size_gb, self._settings.max_volume_gb)
 
         def apply(tx: Tx) -> VolumeRecord:
@@ -172,6 +173,7 @@ class Volumes:
                 raise Unprocessable(f"size_gb: volume {record.id} has {record.size_gb} GB and cannot be made smaller")
             if size_gb == record.size_gb:
                 return record
+            _check_copied(tx, record)
             more = _more(record, size_gb)
             self._quotas.check(tx, record.app, Amount(disk_mb=more.disk_mib))
             self._check_room(tx, more, record.region)
@@ -311,6 +313,13 @@ class Volumes:
         promised = await self._store.write(apply)
         reach(f"{flow.name}.accept.after")
         return promised
+
+
+def _check_copied(reader: Reader, record: VolumeRecord) -> None:
+    """A fork was promised the size that its source had: a file that grew before it was copied is larger than that."""
+    for _, other in reader.scan(VOLUMES):
+        if other.source_volume == record.id and other.state in IN_MAKING:
+            raise WrongState(f"volume {record.id} is being forked as {other.id}: extend it once that is made")
 
 
 def _more(record: VolumeRecord, size_gb: int) -> Resources:
