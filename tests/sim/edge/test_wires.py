@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from hawker.ids import NodeId
-from hawker.sim.edge.wires import NO_EDGE, OUTSIDE, EdgeLoop, PlayedTransport, Wires
+from hawker.sim.edge.wires import HERE, LIFE, NO_EDGE, OUTSIDE, PROCESS, EdgeLoop, PlayedTransport, Wires
 from hawker.sim.harness.loop import LoopClock
 
 HOST, ADDRESS, PORT = NodeId("00000001"), "10.0.0.1", 80
@@ -190,5 +190,25 @@ def test_a_host_of_another_region_is_farther_and_a_client_is_near_all() -> None:
         near, far = wires.latency(HOST, NodeId("2")), wires.latency(HOST, NodeId("3"))
         assert wires.latency(HOST, HOST) < near < far
         assert wires.latency(OUTSIDE, NodeId("3")) == wires.latency(OUTSIDE, HOST) == near
+
+    in_virtual_time(play)
+
+
+def test_a_killed_process_connects_to_nobody_and_the_next_one_does() -> None:
+    async def play(wires: Wires) -> None:
+        wires.listen(HOST, ADDRESS, PORT, Heard)
+        wires.addresses[HOST] = ADDRESS
+        HERE.set(HOST)
+        PROCESS.set(0)
+        await wires.connect(Heard, ADDRESS, PORT)
+        wires.end_process(HOST, 0)
+        with pytest.raises(OSError, match="dead"):
+            await wires.connect(Heard, ADDRESS, PORT)
+        LIFE.set(wires.deaths(HOST, 0))
+        await wires.connect(Heard, ADDRESS, PORT)
+        wires.power_off(HOST)
+        wires.power_on(HOST)
+        with pytest.raises(OSError, match="dead"):
+            wires.expect_life()
 
     in_virtual_time(play)

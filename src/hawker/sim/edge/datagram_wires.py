@@ -113,17 +113,12 @@ class DatagramNet:
         self._random = clock.random
         self._nodes: dict[str, NodeId] = {}
         self._bound: dict[Address, dict[int, PlayedSocket]] = {}  # by process
-        self._ended: dict[tuple[NodeId, int | None], float] = {}
         self._port = _PORTS_FROM
 
     def bind(
         self, node: NodeId, process: int, address: str, port: int = 0, peer: Address | None = None
     ) -> PlayedSocket:
-        """At a port that nobody has where it is 0. Processes that are bound to one place share out who sends. Raises
-        `OSError` for what a process does in the moment of its death: a killed one does nothing more."""
-        now = asyncio.get_running_loop().time()
-        if peer is not None and now in (self._ended.get((node, process)), self._ended.get((node, None))):
-            raise OSError("the process is dead")
+        """At a port that nobody has where it is 0. Processes that are bound to one place share out who sends."""
         if not port:
             self._port += 1
         made = PlayedSocket(self, node, process, (address, port or self._port), peer)
@@ -148,7 +143,6 @@ class DatagramNet:
 
     def end(self, node: NodeId, process: int | None = None) -> None:
         """Of all processes with None."""
-        self._ended[node, process] = asyncio.get_running_loop().time()
         for sockets in list(self._bound.values()):
             for each in list(sockets.values()):
                 if each.node == node and process in (None, each.process):

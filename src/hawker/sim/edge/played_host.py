@@ -50,7 +50,7 @@ from hawker.record.node import NodeRecord
 from hawker.sim.edge.played_catalog import PlayedCatalog
 from hawker.sim.edge.played_machine import HOME, PlayedMachine
 from hawker.sim.edge.played_process import EdgeProcess, PlayedFlowGate, PlayedFlows, PlayedLink, open_doors
-from hawker.sim.edge.wires import HERE, PROCESS, Wires
+from hawker.sim.edge.wires import HERE, LIFE, PROCESS, Wires
 from hawker.sim.harness.loop import LoopClock
 from hawker.sim.harness.plan import Chance
 
@@ -209,6 +209,7 @@ class PlayedHost:
     async def _live(self, number: int, kept: AllMachines, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         HERE.set(self.id)
         PROCESS.set(number)
+        LIFE.set(self._wires.deaths(self.id, number))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         for end in (ours, theirs):
             end.setblocking(False)
@@ -350,6 +351,7 @@ class PlayedHost:
         if process is not None and link is process.link and self.powered:
             HERE.set(self.id)
             PROCESS.set(link.number)
+            LIFE.set(self._wires.deaths(self.id, link.number))
             link.tell(message, process.edge)
 
     # What its worker does with machines.

@@ -63,6 +63,7 @@ class EdgeProcess:
 class PlayedMachineSocket(MachineSocket):
     def _connected(self, host: str, port: int) -> socket.socket:
         wires, here = cast(EdgeLoop, asyncio.get_running_loop()).wires, HERE.get()
+        wires.expect_life()
         made = wires.datagrams.bind(here, PROCESS.get(), wires.addresses[here], peer=(host, port))
         return cast(socket.socket, made)
 

@@ -27,6 +27,8 @@ HERE: ContextVar[NodeId] = ContextVar("HERE", default=OUTSIDE)
 NO_EDGE = -1
 PROCESS: ContextVar[int] = ContextVar("PROCESS", default=NO_EDGE)
 """Which edge process of the host, from 0 on; `NO_EDGE` is anything else there: it dials nobody."""
+LIFE: ContextVar[int] = ContextVar("LIFE", default=0)
+"""How often a process of this number had been killed there when the one whose code runs began."""
 _NEAR_S, _FAR_S, _ABROAD_S = 0.0002, 0.002, 0.03
 _AGAIN_S, _GIVEN_UP_S = 0.2, 11.0  # TCP sends again; its probes end what another host does not answer
 _ORDER_S = 1e-9
@@ -55,6 +57,7 @@ class Wires:
         self._dark: dict[NodeId, float] = {}  # since when
         self._cuts: dict[frozenset[NodeId], float] = {}
         self._open: dict[PlayedTransport, None] = {}
+        self._deaths: dict[tuple[NodeId, int | None], int] = {}  # of one process, or with None of all
         self.datagrams = DatagramNet(self.reach, self.latency, self._clock)
 
     def listen(
@@ -115,6 +118,7 @@ class Wires:
         for transport in self._of(node):
             transport.vanish()
         self.datagrams.end(node)
+        self._die(node, None)
 
     def power_on(self, node: NodeId) -> None:
         """Who still holds a connection to what ran there before is told that there is none."""
@@ -129,6 +133,18 @@ class Wires:
             if transport.process == process:
                 transport.abort()
         self.datagrams.end(node, process)
+        self._die(node, process)
+
+    def deaths(self, node: NodeId, process: int) -> int:
+        return self._deaths.get((node, process), 0) + self._deaths.get((node, None), 0)
+
+    def expect_life(self) -> None:
+        """Raises `OSError` for what a killed process does while its tasks end."""
+        if LIFE.get() != self.deaths(HERE.get(), PROCESS.get()):
+            raise OSError("the process is dead")
+
+    def _die(self, node: NodeId, process: int | None) -> None:
+        self._deaths[node, process] = self._deaths.get((node, process), 0) + 1
 
     async def connect(
         self, make: Callable[[], P], address: str, port: int, source: str = ""
@@ -142,12 +158,14 @@ class Wires:
         for _ in takewhile(lambda again: not self.reach(here, there), count()):
             await self._clock.sleep(_AGAIN_S)  # a SYN is sent again and again
         await self._clock.sleep(2 * self.latency(here, there))
+        self.expect_life()
         listener = self._next_of(address, port)
         if listener is None or not self.reach(here, there):
             raise ConnectionRefusedError(f"{address}:{port} refuses")
         context = copy_context()
         context.run(HERE.set, listener.node)
         context.run(PROCESS.set, listener.process)
+        context.run(LIFE.set, self.deaths(listener.node, listener.process))
         ends = (source or self.addresses[here], _DIALLED), (address.partition("%")[0], port)
         mine = PlayedTransport(self, here, PROCESS.get(), ends[0], copy_context())
         theirs = PlayedTransport(self, listener.node, listener.process, ends[1], context)
