@@ -56,7 +56,7 @@ class HopStream(asyncio.Transport):
         super().__init__()
         self._line = line
         self._protocol: Any = protocol
-        self._question = question
+        self._question, self._came_first = question, question is not None
         self._later = b""  # goes once it is let in
         self.asks = question is not None
         self._heard = self._said = 0  # bytes of data
@@ -135,7 +135,7 @@ class HopStream(asyncio.Transport):
             self.abort()
             return
         self._closing = True
-        if self.keeps:
+        if self._line.keeps:
             self._line.leave(_NOT_ALL)
             self._tell_lost(None)
             return
@@ -162,8 +162,9 @@ class HopStream(asyncio.Transport):
 
     @property
     def keeps(self) -> bool:
-        """Whether it may `rest`."""
-        return self._line.keeps
+        """Whether it may `rest`. Only what comes with a question is given a connection that rests, so nothing else
+        leaves one: there would be more and more."""
+        return self._came_first and self._line.keeps
 
     def _ask(self, data: bytes) -> None:
         question, self._question = self._question, None
