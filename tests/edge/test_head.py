@@ -1,15 +1,28 @@
 """Heads of requests and answers: what is understood, and what two servers could read in two ways."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.edge.head import AnswerReader, RequestHead, RequestReader, bare_line_end, parse_request, parse_response
+from hawker.edge.head import (
+    AnswerReader,
+    Field,
+    Http2RequestReader,
+    RequestHead,
+    RequestReader,
+    bare_line_end,
+    parse_http2,
+    parse_request,
+    parse_response,
+)
 from hawker.edge.refusal import Code, ProxyError
 
 HOST = b"Host: a\r\n"
+Data = TypeVar("Data", bytes, list[Field])
 
 
 def request(lines: bytes = b"", line: bytes = b"GET / HTTP/1.1") -> bytes:
@@ -123,7 +136,7 @@ def test_a_line_that_ends_otherwise_is_seen(data: bytes, found: bool) -> None:
     assert bare_line_end(data) is found
 
 
-def read_or_refused(read: Callable[[bytes], RequestHead], data: bytes) -> RequestHead | tuple[Code, str]:
+def read_or_refused(read: Callable[[Data], RequestHead], data: Data) -> RequestHead | tuple[Code, str]:
     try:
         return read(data)
     except ProxyError as error:
@@ -158,6 +171,62 @@ def test_a_head_does_not_depend_on_what_its_connection_asked_before(
     for method, target, version, lines in asked:
         data = request(lines, line=method + b" " + target + b" HTTP/" + version)
         assert read_or_refused(reader.read, data) == read_or_refused(parse_request, data)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"GET", b"PUT", b"CONNECT", b"B REW"]),
+            st.sampled_from([b"/", b"/b", b"/ c", b"http://a/d", b"*", b"/" + b"e" * 1100, b"/" + b"f" * 17_000]),
+            st.lists(
+                st.sampled_from(
+                    [
+                        (b":path", b"/g"),
+                        (b":protocol", b"websocket"),
+                        (b"host", b"b"),
+                        (b"content-length", b"1"),
+                        (b"te", b"gzip"),
+                        (b"cookie", b"h"),
+                        (b"i", b"j" * 3000),
+                    ]
+                ),
+                max_size=2,
+            ),
+            st.booleans(),
+        ),
+        max_size=6,
+    )
+)
+def test_a_head_of_http2_does_not_depend_on_what_its_connection_asked_before(
+    asked: list[tuple[bytes, bytes, list[Field], bool]],
+) -> None:
+    reader = Http2RequestReader()
+    for method, target, more, ended in asked:
+        fields = [(b":method", method), (b":path", target), (b":authority", b"a"), *more]
+        read = read_or_refused(partial(reader.read, ended=ended), fields)
+        assert read == read_or_refused(partial(parse_http2, ended=ended), fields)
+
+
+@pytest.mark.parametrize("method", [b"GET", b"FOO", b"OPTIONS", b"CONNECT"])
+def test_a_path_that_alone_differs_is_read_as_any(method: bytes) -> None:
+    reader = Http2RequestReader()
+    for place in [b"/%c", b"%c", b"/a%cb", b"*%c"]:
+        for byte in range(256):
+            rest = [(b":method", method), (b":protocol", b"websocket"), (b":authority", b"a")]
+            first, second = ([*rest, (b":path", path)] for path in (b"/", place.replace(b"%c", bytes([byte]))))
+            assert reader.read(first, ended=True) == parse_http2(first, ended=True)
+            read = read_or_refused(partial(reader.read, ended=True), second)
+            assert read == read_or_refused(partial(parse_http2, ended=True), second)
+
+
+def test_fields_of_http2_that_are_said_again_are_not_read_again() -> None:
+    reader, fields = Http2RequestReader(), [(b":method", b"GET"), (b":path", b"/"), (b":authority", b"a"), (b"b", b"c")]
+    first = reader.read(fields, ended=True)
+    assert reader.read(list(fields), ended=True) is first
+    assert reader.read([fields[0], (b":path", b"/d"), *fields[2:]], ended=True).fields is first.fields
+    assert reader.read(fields, ended=False).chunked
+    reader.forget()
+    assert reader.read(fields, ended=True) is not first
 
 
 def test_an_answer_that_is_said_again_is_read_for_its_own_request() -> None:

@@ -4,8 +4,9 @@ trailers, WebSockets, and what hostile clients get.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
+from typing import Any, cast
 
 import h2.config
 import h2.connection
@@ -15,6 +16,7 @@ import h2.settings
 import pytest
 
 from hawker.edge import nghttp2
+from hawker.edge.http2_connection import _Stream
 from tests.edge.edge_kit import HOST, OK, PlayedHost, Serve, app_server, read_request, route, says
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -391,3 +393,18 @@ async def test_no_more_streams_than_the_bound(host: PlayedHost) -> None:
         await eventually(lambda: client.lost)
         assert client.goaway == nghttp2.PROTOCOL_ERROR
         await eventually(lambda: not any(gate.total for gate in host.edge.gates.of.values()))
+
+
+async def test_a_stream_is_stopped_though_a_wait_has_not_heard_it() -> None:
+    async def deaf_once() -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        await asyncio.sleep(60)
+
+    loop = asyncio.get_running_loop()
+    stream = _Stream(cast(Any, SimpleNamespace(later=loop.call_later)), 1)
+    stream.task = loop.create_task(deaf_once())
+    await asyncio.sleep(0)
+    stream.stop()
+    await asyncio.wait([stream.task])
+    assert stream.task.cancelled()

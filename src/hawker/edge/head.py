@@ -18,7 +18,8 @@ FIELD_BYTES = 16 << 10
 FIELDS = 128
 _METHOD = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}"
 _REQUEST_LINE = re.compile(rb"(" + _METHOD + rb") ([\x21\x22\x24-\x7e]+) HTTP/1\.([01])\r\n")
-_PLAIN_LINE = re.compile(rb"(" + _METHOD + rb") (/[\x21\x22\x24-\x7e]{0,1023})(?= HTTP/1\.[01]\r\n)")
+_PLAIN_TARGET = rb"/[\x21\x22\x24-\x7e]{0,1023}"
+_PLAIN_LINE = re.compile(rb"(" + _METHOD + rb") (" + _PLAIN_TARGET + rb")(?= HTTP/1\.[01]\r\n)")
 _ABSOLUTE = re.compile(rb"(?i)https?://([^/?]*)(.*)", re.DOTALL)
 _HOST = re.compile(rb"([A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])(?::(\d{1,5}))?")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -31,6 +32,7 @@ _READ = _HOP | {b"host", b"content-length", b"expect"}
 """What a head says of itself."""
 _NO_BODY = frozenset({204, 304})
 _TARGET, _METHOD_ALONE = re.compile(rb"[\x21\x22\x24-\x7e]+"), re.compile(_METHOD)
+_PLAIN_TARGET_ALONE, _PATH = re.compile(_PLAIN_TARGET), b":path"
 _NONE_OF_HTTP2 = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
 _WEBSOCKET, _WEBSOCKET_KEY = b"websocket", b"aGF3a2VyLXdlYnNvY2tldA=="
 """HTTP/2 has no such key, and HTTP/1.1 wants one, so that no cache answers for a machine: none is between us."""
@@ -243,6 +245,41 @@ def parse_http2(fields: list[Field], *, ended: bool) -> RequestHead:
         upgrade=upgrade,
         via=b"2.0",
     )
+
+
+class Http2RequestReader:
+    """As `RequestReader`, of one connection of HTTP/2."""
+
+    def __init__(self) -> None:
+        self._head: RequestHead | None = None
+        self._fields: list[Field] = []
+        self._ended = False
+        self._place = 0  # of the path among the fields
+
+    def read(self, fields: list[Field], *, ended: bool) -> RequestHead:
+        """As `parse_http2`."""
+        head, at = self._head, self._place
+        if head is not None and ended is self._ended:
+            if fields == self._fields:
+                return head
+            same = fields[:at] == self._fields[:at] and fields[at + 1 :] == self._fields[at + 1 :]
+            if same and fields[at][0] == _PATH and _PLAIN_TARGET_ALONE.fullmatch(fields[at][1]):
+                return replace(head, target=fields[at][1])
+        head = parse_http2(fields, ended=ended)
+        self._remember(fields, head, ended=ended)
+        return head
+
+    def _remember(self, fields: list[Field], head: RequestHead, *, ended: bool) -> None:
+        """Not what is large, nor what names two paths."""
+        names = [name for name, _ in fields]
+        if names.count(_PATH) == 1 and sum(len(name) + len(value) for name, value in fields) <= _REMEMBERED_BYTES:
+            self._head, self._fields, self._ended, self._place = head, fields, ended, names.index(_PATH)
+        else:
+            self.forget()
+
+    def forget(self) -> None:
+        """A connection that rests keeps nothing of it."""
+        self._head, self._fields = None, []
 
 
 def _check_http2(fields: list[Field]) -> None:

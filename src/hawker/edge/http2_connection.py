@@ -10,11 +10,9 @@ from collections.abc import Callable
 from math import inf
 from typing import Any, cast
 
-import anyio
-
 from hawker.edge.body import Trailer, may_trail
 from hawker.edge.exchange import HttpExchange
-from hawker.edge.head import Field, RequestHead, ResponseHead, parse_http2
+from hawker.edge.head import Field, Http2RequestReader, RequestHead, ResponseHead
 from hawker.edge.nghttp2 import CANCEL, INTERNAL_ERROR, NO_ERROR, Http2Session
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.requester import HttpServices
@@ -28,6 +26,7 @@ PREFACE_HEAD = b"PRI * HTTP/2.0\r\n\r\n"
 """What a client begins with: to a reader of HTTP/1.1 it looks like a head."""
 BEGIN_S, IDLE_S = 10.0, 75.0
 """Until the first request; without one under way."""
+_STOP_AGAIN_S = 0.1
 _ACCEPT = b"sec-websocket-accept"
 
 
@@ -38,7 +37,8 @@ class _Stream:
         self._connection = connection
         self._number = number
         self.exchange: HttpExchange | None = None
-        self.scope: anyio.CancelScope | None = None
+        self.task: asyncio.Task[None] | None = None  # while it is served
+        self.stopped = False
         self.transport: _StreamTransport | None = None
         self.gone = False
         self.leaving = False
@@ -56,6 +56,14 @@ class _Stream:
     def blocks(self) -> bool:
         """The machine takes no more of the body."""
         return not self._reading
+
+    def stop(self) -> None:
+        """Nobody waits for it any more. Said again until it has ended: a wait with a time that is over just then does
+        not hear it."""
+        if self.task is not None:
+            self.stopped = True
+            self.task.cancel()
+            self._connection.later(_STOP_AGAIN_S, self.stop)
 
     # What the client sends.
 
@@ -89,8 +97,8 @@ class _Stream:
         self._early.clear()
         if self.transport is not None:
             self.transport.lose(ConnectionResetError("the stream was reset") if error else None)
-        elif self.scope is not None and self.exchange is not None and not self.exchange.done:
-            self.scope.cancel()
+        elif self.exchange is not None and not self.exchange.done:
+            self.stop()
 
     def has_room(self) -> None:
         if self._full:
@@ -130,7 +138,7 @@ class _Stream:
             self.client_may_read(reading=False)
 
     def finish(self, trailers: tuple[Trailer, ...]) -> None:
-        known = tuple((name.lower(), value) for name, value in trailers)
+        known = tuple([(name.lower(), value) for name, value in trailers])
         self._connection.finish(self._number, known, stop=not self._ended)
 
     def say(self, answer: OwnAnswer) -> None:
@@ -250,8 +258,11 @@ class Http2Connection(asyncio.Protocol):
         self._live = live
         self._tls = tls
         self._now = services.clock.monotonic
-        self._call_soon: Callable[..., object] = asyncio.get_running_loop().call_soon
+        self._loop = asyncio.get_running_loop()  # asking for it costs a call of the kernel each time
+        self._call_soon: Callable[..., object] = self._loop.call_soon
+        self.later: Callable[..., object] = self._loop.call_later
         self._transport: asyncio.Transport | None = None
+        self._reader = Http2RequestReader()
         self._session = Http2Session(self, self._now)
         self._pieces: Pieces | None = None
         self._streams: dict[int, _Stream] = {}
@@ -327,9 +338,12 @@ class Http2Connection(asyncio.Protocol):
         """To be called now and then."""
         for stream in list(self._streams.values()):
             exchange = stream.exchange
-            if exchange is not None and stream.scope is not None and exchange.is_late(now, blocked=stream.blocks):
-                stream.scope.cancel()
-        if not self._streams and now >= self.deadline:
+            if exchange is not None and stream.task is not None and exchange.is_late(now, blocked=stream.blocks):
+                stream.stop()
+        if self._streams:
+            return
+        self._reader.forget()
+        if now >= self.deadline:
             self.deadline = inf
             self._session.shut()
             self._why = "nobody asks for anything"
@@ -355,7 +369,7 @@ class Http2Connection(asyncio.Protocol):
             self._services.table.work(self)
         made = self._streams[stream] = _Stream(self, stream)
         try:
-            head = parse_http2(fields, ended=ended)
+            head = self._reader.read(fields, ended=ended)
         except ProxyError as error:
             self._services.counters.add(f"errors_{error.code.name}")
             made.say(refusal(error, f"{new_ulid(self._services.clock)}-{self._services.region()}".encode()))
@@ -399,9 +413,14 @@ class Http2Connection(asyncio.Protocol):
         assert exchange is not None, "it has begun"
         if stream.gone:
             return
-        with anyio.CancelScope() as stream.scope:
+        stream.task = asyncio.current_task(self._loop)  # a scope to be cancelled would cost ten times as much
+        try:
             await exchange.run()
-        stream.scope = None
+        except asyncio.CancelledError:
+            if not stream.stopped:
+                raise
+        finally:
+            stream.task = None
         if exchange.overdue is not None:
             exchange.refuse(exchange.overdue)
         elif not exchange.answered and not stream.gone:

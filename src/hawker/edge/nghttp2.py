@@ -56,7 +56,6 @@ _ffi.cdef(
     int nghttp2_session_callbacks_new(nghttp2_session_callbacks **callbacks_ptr);
     void nghttp2_session_callbacks_set_on_frame_recv_callback(nghttp2_session_callbacks *cbs, on_frame cb);
     void nghttp2_session_callbacks_set_on_begin_frame_callback(nghttp2_session_callbacks *cbs, on_frame_head cb);
-    void nghttp2_session_callbacks_set_on_begin_headers_callback(nghttp2_session_callbacks *cbs, on_frame cb);
     void nghttp2_session_callbacks_set_on_header_callback(nghttp2_session_callbacks *cbs, on_header cb);
     void nghttp2_session_callbacks_set_on_data_chunk_recv_callback(nghttp2_session_callbacks *cbs, on_data cb);
     void nghttp2_session_callbacks_set_on_stream_close_callback(nghttp2_session_callbacks *cbs, on_close cb);
@@ -95,6 +94,10 @@ _ffi.cdef(
     int32_t nghttp2_session_get_stream_remote_window_size(nghttp2_session *session, int32_t stream_id);
     """
 )
+
+
+_NAMES_AND_VALUES, _BYTE, _FIELDS = map(_ffi.typeof, ("uint8_t[]", "uint8_t *", "nghttp2_nv[]"))
+"""Looked up once: by its name a type costs more than what is made of it."""
 
 
 class Http2User(Protocol):
@@ -140,8 +143,8 @@ class Http2Session:
         self._now = now
         self._lib = library()
         self._handle = _ffi.new_handle(self)
-        self._fields: dict[int, list[Field]] = {}
-        self._size = 0  # of the header list that is coming
+        self._fields: list[Field] = []  # of the header list that is coming: nothing else comes before its end
+        self._size = 0  # of them
         self._began: set[int] = set()  # streams whose message has begun
         self._outgoing: dict[int, _Outgoing] = {}
         self._until, self._resets, self._controls = 0.0, 0, 0
@@ -265,6 +268,9 @@ class Http2Session:
         if kind == _DATA:
             self._empty = self._empty + 1 if length == 0 and not flags & _END_STREAM else 0
             return self._calm("empty frames without an end") if self._empty > MAX_EMPTY else 0
+        if kind == _HEADERS:
+            self._fields, self._size = [], 0
+            return 0
         self.settled = self.settled or kind == _SETTINGS
         if kind not in (_RST_STREAM, _PING, _SETTINGS, _PRIORITY):
             return 0
@@ -279,22 +285,17 @@ class Http2Session:
             return self._calm("too many streams are reset")
         return self._calm("too many frames of control") if self._controls > MAX_CONTROLS else 0
 
-    def begin_head(self, stream: int) -> int:
-        self._fields[stream], self._size = [], 0
-        return 0
-
-    def take_field(self, stream: int, name: bytes, value: bytes) -> int:
-        fields = self._fields.get(stream)
+    def take_field(self, name: bytes, value: bytes) -> int:
         self._size += len(name) + len(value) + 32
-        if fields is None or self._size > HEAD_BYTES + FIELDS * 32 or len(fields) > FIELDS + 8:
+        if self._size > HEAD_BYTES + FIELDS * 32 or len(self._fields) > FIELDS + 8:
             return _TEMPORAL_FAILURE  # of this stream alone
-        fields.append((name, value))
+        self._fields.append((name, value))
         return 0
 
     def end_frame(self, kind: int, flags: int, stream: int) -> int:
         ended = bool(flags & _END_STREAM)
         if kind == _HEADERS:
-            fields = self._fields.pop(stream, [])
+            fields, self._fields = self._fields, []
             if stream in self._began:
                 self._user.on_trailers(stream, fields)
                 return 0
@@ -310,7 +311,6 @@ class Http2Session:
         return 0
 
     def close_stream(self, stream: int, error: int) -> int:
-        self._fields.pop(stream, None)
         self._began.discard(stream)
         self._outgoing.pop(stream, None)
         self._user.on_closed(stream, error)
@@ -358,14 +358,14 @@ def _is_interim(fields: list[Field]) -> bool:
 
 def _pairs(fields: Sequence[Field]) -> tuple[Any, Any]:
     """The library's form of them, and what must live as long."""
-    kept = _ffi.from_buffer("uint8_t[]", b"".join([part for field in fields for part in field]) or b"\0")
-    base, at, made = _ffi.cast("uint8_t *", kept), 0, []
+    kept = _ffi.from_buffer(_NAMES_AND_VALUES, b"".join([part for field in fields for part in field]) or b"\0")
+    base, at, made = _ffi.cast(_BYTE, kept), 0, []
     for name, value in fields:
         end = at + len(name)
         flags = _NO_INDEX if name in _SECRET else 0
         made.append((base + at, base + end, len(name), len(value), flags))
         at = end + len(value)
-    return _ffi.new("nghttp2_nv[]", made), kept
+    return _ffi.new(_FIELDS, made), kept
 
 
 @cache
@@ -396,12 +396,8 @@ def _begin_frame(_: Any, head: Any, user: Any) -> int:
     return _of(user).begin_frame(head.type, head.flags, head.length)
 
 
-def _begin_head(_: Any, frame: Any, user: Any) -> int:
-    return _of(user).begin_head(frame.hd.stream_id)
-
-
-def _take_field(_: Any, frame: Any, name: Any, size: int, value: Any, value_size: int, __: int, user: Any) -> int:
-    return _of(user).take_field(frame.hd.stream_id, _ffi.buffer(name, size)[:], _ffi.buffer(value, value_size)[:])
+def _take_field(_: Any, __: Any, name: Any, size: int, value: Any, value_size: int, ___: int, user: Any) -> int:
+    return _of(user).take_field(_ffi.buffer(name, size)[:], _ffi.buffer(value, value_size)[:])
 
 
 def _end_frame(_: Any, frame: Any, user: Any) -> int:
@@ -428,7 +424,6 @@ def _callbacks() -> Any:
     lib.nghttp2_session_callbacks_new(place)
     for what, kind, function in (
         ("on_begin_frame", "on_frame_head", _begin_frame),
-        ("on_begin_headers", "on_frame", _begin_head),
         ("on_header", "on_header", _take_field),
         ("on_frame_recv", "on_frame", _end_frame),
         ("on_data_chunk_recv", "on_data", _take_data),
