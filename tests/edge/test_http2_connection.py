@@ -396,15 +396,16 @@ async def test_no_more_streams_than_the_bound(host: PlayedHost) -> None:
 
 
 async def test_a_stream_is_stopped_though_a_wait_has_not_heard_it() -> None:
+    loop = asyncio.get_running_loop()
+    waits = [loop.create_future(), loop.create_future()]
+
     async def deaf_once() -> None:
         with suppress(asyncio.CancelledError):
-            await asyncio.sleep(60)
-        await asyncio.sleep(60)
+            await waits[0]
+        await waits[1]
 
-    loop = asyncio.get_running_loop()
     stream = _Stream(cast(Any, SimpleNamespace(later=loop.call_later)), 1)
-    stream.task = loop.create_task(deaf_once())
-    await asyncio.sleep(0)
-    stream.stop()
-    await asyncio.wait([stream.task])
-    assert stream.task.cancelled()
+    stream.task = task = loop.create_task(deaf_once())
+    loop.call_soon(stream.stop)
+    await asyncio.wait([task])
+    assert task.cancelled() and all(wait.cancelled() for wait in waits)
