@@ -106,7 +106,7 @@ class Client:
 @contextmanager
 def client_of(folder: Path, *flags: str) -> Iterator[Client]:
     alone = ("unshare", "--net", "--", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
-    with running_node(folder / "node", "--shared-ipv4", "127.0.0.1", *flags, before_it=alone) as node:
+    with running_node(folder / "node", "--ephemeral", "--shared-ipv4", "127.0.0.1", *flags, before_it=alone) as node:
         (folder / "at").mkdir()
         yield Client(node, folder / "at")
 

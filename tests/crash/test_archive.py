@@ -47,7 +47,7 @@ def archiving(place: Path, *flags: str) -> Iterator[RunningNode]:
     """A node that looks at its archive every second and keeps nothing that is in it."""
     keys = [f"{name}={value}" for name, value in KEYS.items()]
     often = ("--reconcile-every-s", "1", "--destroyed-kept-s", "0", "--driver", "process")
-    with running_node(place, *often, *flags, before_it=("env", *keys)) as node:
+    with running_node(place, "--ephemeral", *often, *flags, before_it=("env", *keys)) as node:
         yield node
 
 

@@ -36,7 +36,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[RunningNode]:
-    with running_node(tmp_path / "besieged", "--shared-cpu-ratio", "64") as node:
+    with running_node(tmp_path / "besieged", "--ephemeral", "--shared-cpu-ratio", "64") as node:
         yield node
 
 

@@ -108,7 +108,9 @@ def cramped(tmp_path: Path) -> Iterator[RunningNode]:
     disk.mkdir()
     mount("tmpfs", disk, "tmpfs", 0, f"size={48 * MIB}")
     try:
-        with running_node(disk / "node", "--free-disk-floor-mib", "0", "--machine-disk-mib", "0") as node:
+        with running_node(
+            disk / "node", "--ephemeral", "--free-disk-floor-mib", "0", "--machine-disk-mib", "0"
+        ) as node:
             yield node
     finally:
         unmount(disk)

@@ -154,7 +154,7 @@ async def test_everything_goes_on_after_a_kill_of_the_daemon(tmp_path: Path, too
                      mounts=[{"name": "shared", "path": "/shared"}])  # fmt: skip
     log = container("log", toolbox_image, mounts=[{"name": "shared", "path": "/shared"}])
     volumes = [{"name": "shared", "temp_dir": {"storage_type": "memory", "size_mb": 1}}]
-    with running_node(tmp_path / "node") as node:
+    with running_node(tmp_path / "node", "--ephemeral") as node:
         async with node.client() as client:
             shop = await Shop(client, "shop").open()
             config = {"containers": [web, late, job, log], "volumes": volumes}
@@ -193,7 +193,7 @@ async def come_to_running(shop: Shop, machine_id: str) -> None:
 
 
 async def test_a_root_that_was_taken_away_on_the_host_is_given_back(tmp_path: Path, toolbox_image: str) -> None:
-    with running_node(tmp_path / "node", "--reconcile-every-s", "1") as node:
+    with running_node(tmp_path / "node", "--ephemeral", "--reconcile-every-s", "1") as node:
         async with node.client() as client:
             shop = await Shop(client, "shop").open()
             machine = await shop.run({"containers": [container(name, toolbox_image) for name in ("a", "b")]})

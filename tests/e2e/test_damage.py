@@ -318,7 +318,7 @@ async def test_a_node_mends_by_itself(tmp_path: Path) -> None:
 async def test_a_machine_of_processes_that_lost_its_directory_is_begun_anew(tmp_path: Path) -> None:
     """Nothing but /proc knows the old one; without it there would be two."""
     flags = ("--ephemeral", "--driver", "process", "--reconcile-every-s", "86400")
-    with running_node(tmp_path / "plain", *flags) as node:
+    with running_node(tmp_path / "plain", "--ephemeral", *flags) as node:
         async with node.client() as client:
             shop = await Shop(client, "plain").open()
             config = {"image": HELLO, "init": {"exec": ["/bin/sh", "-c", "exec sleep 1000"]}}

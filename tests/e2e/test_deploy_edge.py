@@ -138,7 +138,7 @@ async def rolled_without_a_loss(shop: Shop, places: Sequence[tuple[str, int]], s
 
 async def test_deploys_on_one_node_lose_no_request(tmp_path: Path) -> None:
     port = free_port()
-    with running_node(tmp_path / "node", "--edge-address", "127.0.0.1") as node:
+    with running_node(tmp_path / "node", "--ephemeral", "--edge-address", "127.0.0.1") as node:
         async with node.client() as client:
             shop = await Shop(client, "loaded").open()
             await stocked(shop, port, [""])

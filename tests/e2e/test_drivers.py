@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.root]
 
 
 async def test_a_node_that_chooses_says_what_it_found_of_each_driver(tmp_path: Path) -> None:
-    with running_node(tmp_path / "node", "--driver", "auto") as node:
+    with running_node(tmp_path / "node", "--ephemeral", "--driver", "auto") as node:
         async with node.client() as client:
             told = await client.call(NODE_INFO)
     assert tuple(driver.name for driver in told.drivers) == NAMES and all(driver.reason for driver in told.drivers)

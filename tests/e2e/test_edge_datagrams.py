@@ -55,7 +55,7 @@ for _ in range(int(sys.argv[3])):
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[RunningNode]:
     pool = ("--public-ipv4", "127.8.0.0/28")
-    with running_node(tmp_path / "node", "--edge-address", "127.0.0.1", *pool) as node:
+    with running_node(tmp_path / "node", "--ephemeral", "--edge-address", "127.0.0.1", *pool) as node:
         yield node
 
 
@@ -109,7 +109,7 @@ def test_datagrams_reach_a_machine_wherever_its_app_is(node: RunningNode, python
 def test_datagrams_of_apps_of_both_processes_are_answered_whichever_is_killed(
     tmp_path: Path, python_image: Path
 ) -> None:
-    with running_node(tmp_path / "node", "--edge-address", "127.0.0.1", "--edge-processes", "2") as node:
+    with running_node(tmp_path / "node", "--ephemeral", "--edge-address", "127.0.0.1", "--edge-processes", "2") as node:
         hawker = CommandLine(node.environment | {"HAWKER_DATA_DIR": str(node.data_dir)})
         hawker.say("images", "import", str(python_image), "--as", REFERENCE)
         ports = [free_port() for _ in APPS]

@@ -38,7 +38,7 @@ exec setpriv --reuid=postgres --regid=postgres --init-groups $bin/postgres -D /d
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
     """With an address that it keeps over restarts."""
-    with running_node(tmp_path_factory.mktemp("node"), "--listen", f"127.0.0.1:{free_port()}") as node:
+    with running_node(tmp_path_factory.mktemp("node"), "--ephemeral", "--listen", f"127.0.0.1:{free_port()}") as node:
         yield node
 
 

@@ -19,7 +19,7 @@ POOL = ("--public-ipv4", "203.0.113.8/32", "--public-ipv4", "203.0.113.4/30", "-
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
     flags = ("--ephemeral", "--driver", "process", "--shared-ipv4", "192.0.2.80", *POOL)
-    with running_node(tmp_path_factory.mktemp("node"), *flags) as node:
+    with running_node(tmp_path_factory.mktemp("node"), "--ephemeral", *flags) as node:
         yield node
 
 

@@ -41,7 +41,7 @@ CLOCK_S = 3.0  # as far as a guest's may be off
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
     place = tmp_path_factory.mktemp("node")
     bring_kernels(Place(place / "data"), kernels())
-    with running_node(place, "--driver", "qemu") as node:
+    with running_node(place, "--ephemeral", "--driver", "qemu") as node:
         yield node
 
 

@@ -59,7 +59,7 @@ async def test_the_host_reaches_a_machine_at_an_address_that_stays(shop: Shop) -
 
 
 async def test_an_address_outlives_the_daemon(tmp_path: Path) -> None:
-    with running_node(tmp_path / "lasting") as node:
+    with running_node(tmp_path / "lasting", "--ephemeral") as node:
         async with node.client() as client:
             machine = await (await Shop(client, "shop").open()).run({"image": HELLO})
             await eventually(lambda: answers(machine.private_ip))

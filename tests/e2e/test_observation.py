@@ -30,7 +30,9 @@ def received() -> Iterator[Received]:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory, received: Received) -> Iterator[RunningNode]:
-    with running_node(tmp_path_factory.mktemp("node"), *PROCESS, "--otel-endpoint", received.url) as node:
+    with running_node(
+        tmp_path_factory.mktemp("node"), "--ephemeral", *PROCESS, "--otel-endpoint", received.url
+    ) as node:
         yield node
 
 

@@ -152,7 +152,7 @@ async def test_a_daemon_that_dies_leaves_the_rules_and_the_next_one_keeps_them(
     tmp_path: Path, toolbox_image: str
 ) -> None:
     """Also when somebody took them away in between."""
-    with running_node(tmp_path / "lasting") as node:
+    with running_node(tmp_path / "lasting", "--ephemeral") as node:
         async with node.client() as client:
             shop = await Shop(client, "shop").open()
             web, asking = await shop.run({"image": HELLO}), await shop.run({"image": toolbox_image})
@@ -173,7 +173,7 @@ async def test_whenever_the_daemon_dies_what_is_recorded_is_what_is_enforced(
     tmp_path: Path, toolbox_image: str
 ) -> None:
     """It is killed right after a call was sent: before, in or after the transaction, or while the rules are written."""
-    with running_node(tmp_path / "lasting") as node:
+    with running_node(tmp_path / "lasting", "--ephemeral") as node:
         async with node.client() as client:
             shop = await Shop(client, "shop").open()
             web, asking = await shop.run({"image": HELLO}), await shop.run({"image": toolbox_image})

@@ -59,7 +59,7 @@ async def test_a_config_that_needs_a_filesystem_of_its_own_is_refused(lasting: R
 @pytest.mark.root
 async def test_the_process_driver_is_the_default_of_whoever_is_not_root() -> None:
     """The image's user is root, which means nothing where the image's filesystem is not used."""
-    with open_to_all() as place, running_node(place / "node", before_it=AS_NOBODY) as node:
+    with open_to_all() as place, running_node(place / "node", "--ephemeral", before_it=AS_NOBODY) as node:
         async with node.client() as client:
             assert (await client.call(NODE_INFO)).driver == "process"
             shop = await Shop(client, "shop").open()

@@ -56,7 +56,7 @@ def test_readme_session_starts_a_node_first() -> None:
 
 def test_readme_session_can_be_typed(tmp_path: Path) -> None:
     first, *commands = session(PAGE.read_text())
-    daemon = Daemon(tmp_path, SystemClock(), driver="container").start()
+    daemon = Daemon(tmp_path, SystemClock(), driver="container").start("--ephemeral")
     assert first.shown.startswith("ready http://") and daemon.output.startswith("ready http://")
     names: dict[str, str] = {}
     try:

@@ -50,7 +50,7 @@ async def test_backup_of_each_day_is_made_once_though_the_daemon_dies_at_it(
     await anyio.to_thread.run_sync(passphrase.write_bytes, b"correct horse battery\n")
     flags = ("--backup-url", str(kept), "--backup-passphrase-file", str(passphrase))
     often = ("--backup-every-s", str(DAY_S), "--backup-keep-daily", "100", "--reconcile-every-s", "1")
-    with running_node(tmp_path / "node", *flags, *often) as node:
+    with running_node(tmp_path / "node", "--ephemeral", *flags, *often) as node:
         async with node.client() as client:
             shop = await Shop(client, "daily").open()
             volumes = [(await make(shop, name=name)).id for name in ("one", "other")]

@@ -18,7 +18,7 @@ BIG = b"a line of a large file\n" * 150_000
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
-    with running_node(tmp_path_factory.mktemp("node")) as node:
+    with running_node(tmp_path_factory.mktemp("node"), "--ephemeral") as node:
         yield node
 
 

@@ -34,7 +34,7 @@ async def test_verification_is_gone_on_with_whenever_a_daemon_dies_at_it(tmp_pat
     passphrase, kept = tmp_path / "passphrase", tmp_path / "kept"
     await anyio.to_thread.run_sync(passphrase.write_bytes, b"correct horse battery\n")
     flags = ("--backup-url", str(kept), "--backup-passphrase-file", str(passphrase), "--backup-verify-percent", "100")
-    with running_node(tmp_path / "node", *flags, "--reconcile-every-s", "1") as node:
+    with running_node(tmp_path / "node", "--ephemeral", *flags, "--reconcile-every-s", "1") as node:
         await backed_up(node, tmp_path)
         await anyio.to_thread.run_sync(node.kill)
         for day, place in enumerate(OF_VERIFICATION, 1):

@@ -234,7 +234,7 @@ async def test_a_damaged_filesystem_fails_the_machine_and_keeps_the_volume(
 async def test_a_daemon_that_is_killed_gives_the_volume_back_with_what_was_written(
     tmp_path: Path, toolbox_image: str
 ) -> None:
-    with running_node(tmp_path / "node") as node:
+    with running_node(tmp_path / "node", "--ephemeral") as node:
         async with node.client() as client:
             shop = await Shop(client, "kept").open()
             volume = await make(shop)

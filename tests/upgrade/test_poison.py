@@ -33,7 +33,7 @@ async def ordered(node: RunningNode) -> None:
 
 @pytest.mark.parametrize("where", ["create.launch.before", "create.launch.after"])
 async def test_a_step_that_kills_every_daemon_does_not_keep_the_node_down(where: str, tmp_path: Path) -> None:
-    with running_node(tmp_path / "node", "--driver", "process") as node:
+    with running_node(tmp_path / "node", "--ephemeral", "--driver", "process") as node:
         node.kill()
         node.launch(failpoint=where).wait_ready()
         await ordered(node)

@@ -73,7 +73,7 @@ def _put(tx: Tx, run: Run) -> None:
 async def test_a_run_this_version_cannot_go_on_with_is_stuck(
     change: Callable[[Run], Run], why: str, tmp_path: Path
 ) -> None:
-    with running_node(tmp_path / "node", "--driver", "process") as node:
+    with running_node(tmp_path / "node", "--ephemeral", "--driver", "process") as node:
         await interrupted(node)
         run = await rewritten(node, change)
         node.start()
@@ -92,7 +92,7 @@ async def test_a_run_this_version_cannot_go_on_with_is_stuck(
 
 
 async def test_an_operator_gives_it_up_and_what_it_did_is_undone(tmp_path: Path) -> None:
-    with running_node(tmp_path / "node", "--driver", "process") as node:
+    with running_node(tmp_path / "node", "--ephemeral", "--driver", "process") as node:
         await interrupted(node)
         run = await rewritten(node, lambda run: replace(run, step="bake", definition="older"))
         node.start()

@@ -107,7 +107,9 @@ def confined(tmp_path: Path) -> Iterator[RunningNode]:
     )
     families = ",".join(str(FAMILIES[name]) for name in service["RestrictAddressFamilies"].split())
     filtered = [sys.executable, str(ROOT / "tests/upgrade/unit_filter.py"), ",".join(refused_calls()), families]
-    with running_node(tmp_path / "node", before_it=["setpriv", "--bounding-set", dropped, *filtered]) as node:
+    with running_node(
+        tmp_path / "node", "--ephemeral", before_it=["setpriv", "--bounding-set", dropped, *filtered]
+    ) as node:
         yield node
 
 

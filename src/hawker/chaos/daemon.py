@@ -201,10 +201,11 @@ class Daemon:
     # The end.
 
     def withdraw(self, gone_within_s: float = GONE_WITHIN_S) -> list[str]:
-        """Destroy every machine; what is left on the host all the same, once what is on its way out has gone."""
+        """Destroy every machine; what is left on the host all the same, once what is on its way out has gone. A life
+        that is ephemeral needs no other after it, unless it was killed."""
         if not self.place.store.exists():
             return []
-        if not self._ephemeral:
+        if not self._ephemeral or (not self.alive and self.process.returncode != 0):
             if self.alive:
                 self.kill()
             self.start("--ephemeral")
