@@ -63,13 +63,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 class _Groups(LoadScopeScheduling):  # type: ignore[misc]
-    """What one process runs, one after the other: a file, whose tests may share a node, or all that use the host's own
-    addresses and ports. The drivers' tests are long, and have nothing in common."""
+    """What one process runs, one after the other: a file, whose tests may share a node, all clients, which share one,
+    or all that use the host's own addresses and ports. The drivers' tests are long, and have nothing in common."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         room = file.split("/")[1]
-        return {"host": room, "contract": nodeid}.get(room, file)
+        return {"host": room, "clients": room, "contract": nodeid}.get(room, file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> _Groups:
