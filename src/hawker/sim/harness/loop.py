@@ -34,7 +34,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
             return ready
-        if at_work() or (self.threads is not None and self.threads.borrowed_tokens):
+        if at_work() if self.threads is None else self.threads.borrowed_tokens:
             return super().select(_THREAD_S)
         if timeout is None:
             if not (ready := super().select(self._patience_s)):

@@ -109,7 +109,7 @@ def _processes(host: SimHost) -> dict[MachineId, tuple[ProcessState, ...]]:
 def volumes_used(host: SimHost) -> dict[MachineId, VolumeId]:
     """By what running instances were given to mount."""
     given = [_source(instance) for _, instance in host.alive()]
-    return {each.machine_id: VolumeId(Path(source).parent.name) for each, source in given if source}
+    return {each.machine_id: VolumeId(source.rsplit("/", 2)[-2]) for each, source in given if source}
 
 
 def _source(instance: Instance) -> tuple[InstanceSpec, str]:
