@@ -94,7 +94,7 @@ class PlayedDeploys(DeploySimulation):
         return found[0]
 
     async def eventually(self, condition: Any) -> None:
-        await eventually(self._clock, condition, 3600)
+        await eventually(self._clock, condition, 3600, 0.05)
 
     async def passes(self, seconds: float) -> None:
         await self._clock.sleep(seconds)

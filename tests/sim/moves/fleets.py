@@ -103,7 +103,7 @@ class PlayedFleet(MoveSimulation):
             record = self.hosts[source].world.store.get(MOVES, move_id)
             return record is not None and record.state not in OPEN_MOVES
 
-        await eventually(self._clock, over, 3600)
+        await eventually(self._clock, over, 3600, 0.05)
         record = self.hosts[source].world.store.get(MOVES, move_id)
         assert record is not None
         return record
