@@ -28,7 +28,7 @@ def orders(worker: SimWorker) -> CertificateOrders:
 
 async def test_a_node_without_an_authority_orders_nothing(worker: SimWorker) -> None:
     plain = CertificateOrders(worker.store, worker.parts.deps.settings, worker.parts.deps.clock)
-    with pytest.raises(NotServed, match="acme_directory"):
+    with pytest.raises(NotServed, match="--acme-directory"):
         await plain.put(APP, HOST)
 
 

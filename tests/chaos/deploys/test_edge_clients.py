@@ -1,11 +1,12 @@
 """Clients of an edge: what counts as lost, and what any client asks once more."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from itertools import count
 
 import anyio
 import pytest
-from anyio.abc import SocketStream
 
 from hawker.chaos.deploys.edge_clients import EdgeClients
 from hawker.clock import SystemClock
@@ -17,30 +18,34 @@ _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 @asynccontextmanager
+async def listening(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[int]:
+    """The port at which connections are served so, until they are closed here."""
+
+    async def guarded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            await serve(reader, writer)
+        writer.close()
+
+    server = await asyncio.start_server(guarded, HERE, 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+@asynccontextmanager
 async def edge(answer: Callable[[int], bytes | None]) -> AsyncIterator[EdgeClients]:
     """`answer` is asked with the number of the request; for None the connection ends."""
-    asked = 0
+    numbers = count(1)
 
-    async def serve(stream: SocketStream) -> None:
-        nonlocal asked
-        async with stream:
-            while True:
-                try:
-                    await stream.receive()
-                except (anyio.EndOfStream, anyio.BrokenResourceError):
-                    return
-                asked += 1
-                said = answer(asked)
-                if said is None:
-                    return
-                await stream.send(said)
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(65_536) and (said := answer(next(numbers))) is not None:
+            writer.write(said)
 
-    listener = await anyio.create_tcp_listener(local_host=HERE)
-    port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, serve)
+    async with listening(serve) as port:
         yield EdgeClients([HERE], port, SystemClock(), 0.001)
-        tasks.cancel_scope.cancel()
 
 
 async def counted(clients: EdgeClients, requests: int) -> list[str]:
@@ -85,23 +90,15 @@ async def test_nobody_who_listens_is_a_loss() -> None:
 async def test_clients_ask_what_they_are_told_to_and_keep_what_they_are_told_to() -> None:
     heard: list[bytes] = []
 
-    async def serve(stream: SocketStream) -> None:
-        async with stream:
-            while True:
-                try:
-                    heard.append(await stream.receive())
-                except (anyio.EndOfStream, anyio.BrokenResourceError):
-                    return
-                await stream.send(_OK)
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            heard.append(data)
+            writer.write(_OK)
 
-    listener = await anyio.create_tcp_listener(local_host=HERE)
-    port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, serve)
-        ask = b"POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+    ask = b"POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+    async with listening(serve) as port:
         clients = EdgeClients([HERE], port, SystemClock(), 0.001, ask=lambda edge: ask, keeps=(False,))
         assert await counted(clients, 5) == []
-        tasks.cancel_scope.cancel()
     assert set(heard) == {ask} and clients.answered >= 4
     assert clients.slowest_s([HERE]) > 0 and clients.slowest_s([]) == 0
 
@@ -109,19 +106,15 @@ async def test_clients_ask_what_they_are_told_to_and_keep_what_they_are_told_to(
 async def test_a_request_that_began_before_all_was_forgotten_is_not_lost_after_it() -> None:
     ends = anyio.Event()
 
-    async def serve(stream: SocketStream) -> None:
-        async with stream:
-            await stream.receive()
-            if not ends.is_set():
-                await ends.wait()
-                return
-            await stream.send(_OK)
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(65_536)
+        if ends.is_set():
+            writer.write(_OK)
+        else:
+            await ends.wait()
 
-    listener = await anyio.create_tcp_listener(local_host=HERE)
-    port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    clients = EdgeClients([HERE], port, SystemClock(), 0.001, keeps=(False,))
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, serve)
+    async with listening(serve) as port, anyio.create_task_group() as tasks:
+        clients = EdgeClients([HERE], port, SystemClock(), 0.001, keeps=(False,))
         tasks.start_soon(clients.serve)
         await eventually(lambda: clients.sent([HERE]) == 1)
         clients.forget()
