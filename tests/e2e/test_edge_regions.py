@@ -71,7 +71,7 @@ async def test_a_request_is_answered_from_another_region_which_wakes_a_machine_a
         states = [(await shop.get(machine.id)).state for machine in machines]
         assert sorted(states) == ["started", "stopped"], "the request has woken one of them"
 
-        first.host.power_off()
+        await run_sync(first.power_off)
 
         async def survivor() -> bool:
             return machines[1].id in await answer(here.host.address)

@@ -9,12 +9,15 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
 from hawker.errors import Unavailable
 
 ENDS_WITHIN_S = 60.0
+_LOOK_AGAIN_S = 0.01
 _PROC = Path("/proc")
 _TABLE = "street"
 _FIRST = """set -e
@@ -78,9 +81,12 @@ class LabHost:
             return
         first, self._first = self._first, None
         subprocess.run(("ip", "link", "delete", self.link), check=False, capture_output=True)
-        for pid in _beside(first.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        until = monotonic() + ENDS_WITHIN_S
+        while (others := _beside(first.pid)) and monotonic() < until:  # who is about to die may begin another one
+            for pid in others:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            Event().wait(_LOOK_AGAIN_S)
         first.kill()
         first.communicate(timeout=ENDS_WITHIN_S)
 
