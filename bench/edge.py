@@ -1,7 +1,8 @@
 """The edge beside HAProxy and Caddy, in one run: requests a second of one core, and the latency that each adds at 500
 requests a second. The machine behind all is an HAProxy that answers by itself. Proxies run on core 0, all else on core
-1. `hop` is an edge whose machine is on another host: both edges are on core 0, and each request is a hop of its own,
-with TLS. `edge is` the part of a proxy's requests a second that the edge does, of the medians of this run.
+1. `bare` is a program in Python that passes bytes on and reads no request. `hop` is an edge whose machine is on another
+host: both edges are on core 0, and each request is a hop of its own, with TLS. `edge is` the part of a proxy's requests
+a second that the edge does, of the medians of this run.
 
 Needs Debian's haproxy and wrk, and caddy, which is left out where it is not there (`make bench-setup` installs them):
 `PYTHONPATH=. python bench/edge.py [--seconds S] [--rounds N] [--processes P]`. With more processes than one the edges
@@ -34,6 +35,7 @@ from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 
 HAWKER = str(Path(sys.executable).with_name("hawker"))
+FORWARDER = Path(__file__).with_name("peers") / "forwarder.py"
 HOST = "127.0.0.1"
 HTTP = ("http",)
 CONNECTIONS, RATE_PER_S, WAIT_S = 64, 500, 20.0
@@ -192,7 +194,7 @@ def main() -> None:
     given = parser.parse_args()
     cores, processes = cores_of(given.processes), given.processes
     os.sched_setaffinity(0, {1})
-    names = ["direct", "haproxy", "edge", "hop"]
+    names = ["direct", "haproxy", "bare", "edge", "hop"]
     if shutil.which("caddy"):
         names.insert(2, "caddy")
     else:
@@ -204,6 +206,8 @@ def main() -> None:
         for name, text in (("direct", APP), ("haproxy", _PROXY)):
             (folder / name).write_text(text.format(host=HOST, port=ports[name], app=ports["direct"]))
             stack.enter_context(running(int(name == "direct"), ports[name], "haproxy", "-f", str(folder / name)))
+        bare = (sys.executable, str(FORWARDER), str(ports["bare"]), str(app))
+        stack.enter_context(running(0, ports["bare"], *bare))
         if "caddy" in ports:
             file = folder / "Caddyfile"
             file.write_text(_CADDY.format(host=HOST, port=ports["caddy"], app=ports["direct"]))
