@@ -21,7 +21,8 @@ class Target(asyncio.Protocol):
         self._client.joined(cast("asyncio.Transport", transport))
 
     def data_received(self, data: bytes) -> None:
-        self._client.transport.write(data)
+        if not self._client.transport.is_closing():
+            self._client.transport.write(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._client.transport.close()

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
-from time import monotonic
 from types import TracebackType
 from typing import Self
 
 from hawker.errors import Unavailable
 
 ENDS_WITHIN_S = 60.0
-_LOOK_AGAIN_S = 0.01
+_LOOKS, _LOOK_AGAIN_S = 500, 0.02
 _PROC = Path("/proc")
 _TABLE = "street"
 _FIRST = """set -e
@@ -81,12 +80,13 @@ class LabHost:
             return
         first, self._first = self._first, None
         subprocess.run(("ip", "link", "delete", self.link), check=False, capture_output=True)
-        until = monotonic() + ENDS_WITHIN_S
-        while (others := _beside(first.pid)) and monotonic() < until:  # who is about to die may begin another one
-            for pid in others:
+        for _ in range(_LOOKS):
+            for pid in (others := _beside(first.pid)):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            Event().wait(_LOOK_AGAIN_S)
+            if not others:
+                break
+            Event().wait(_LOOK_AGAIN_S)  # who is about to die may begin another one
         first.kill()
         first.communicate(timeout=ENDS_WITHIN_S)
 
