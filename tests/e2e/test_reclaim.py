@@ -31,12 +31,12 @@ async def test_a_machine_of_a_lost_node_comes_back_and_the_node_gives_it_up_when
 ) -> None:
     await met(hosts)
     async with hosts[0].node.client() as first:
-        shop = Shop(first, "moves")
+        shop = Shop(first, "lost")
         await shop.open()
         machine = await with_ledger(shop, toolbox_image)
     here, there = hosts if owns(hosts[0], machine) else (hosts[1], hosts[0])
     async with here.node.client() as client:
-        shop = Shop(client, "moves")
+        shop = Shop(client, "lost")
         before = await said(shop, machine)
         assert (await moved(shop, machine, there.node.node_id)).state == "done"
         assert (await shop.wait(machine.id, "started")).id == machine.id
@@ -85,13 +85,13 @@ async def test_a_machine_that_the_other_nodes_disk_refuses_is_granted_says_why_a
     are at the other node."""
     await met(hosts)
     async with hosts[0].node.client() as first:
-        shop = Shop(first, "moves")
+        shop = Shop(first, "refused")
         await shop.open()
         machine = await with_ledger(shop, toolbox_image)
     here, there = hosts if owns(hosts[0], machine) else (hosts[1], hosts[0])
     volumes = there.node.place.volumes
     async with here.node.client() as client:
-        shop = Shop(client, "moves")
+        shop = Shop(client, "refused")
         before = await said(shop, machine)
         line = CommandLine(here.node.environment | {"HAWKER_DATA_DIR": str(here.node.data_dir)})
         (volumes / ".incoming").mkdir(parents=True, exist_ok=True, mode=0o700)
