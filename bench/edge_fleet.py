@@ -37,7 +37,7 @@ from hawker.clock import Clock, SystemClock
 from hawker.config import PUBLISH
 from hawker.feed import EVERYWHERE
 
-REGIONS, STREET = ("mad",), 20
+REGIONS = ("mad",)
 ALONE = "alone"
 """The app of one machine."""
 WAKING_PORT, RESTING_PORT = 18_501, 18_502
@@ -197,7 +197,7 @@ async def app_under_load(app: DeployedApp, directory: Path, rate: int) -> None:
 async def measure(hosts: int, rounds: int, rate: int, clock: Clock) -> None:
     with TemporaryDirectory(prefix="hawker-bench-") as made:
         directory = Path(made)
-        with edge_fleet(directory, clock, hosts, REGIONS, street=STREET) as fleet:
+        with edge_fleet(directory, clock, hosts, REGIONS) as fleet:
             async with app_of(fleet, clock, REGIONS) as app:
                 await machine_alone(app, rounds)
                 await app_under_load(app, directory, rate)

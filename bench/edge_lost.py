@@ -35,7 +35,7 @@ from hawker.config import PUBLISH
 from hawker.errors import Unavailable
 from hawker.feed import EVERYWHERE
 
-REGIONS, STREET = ("mad",), 19
+REGIONS = ("mad",)
 CALM_S = 4.0
 """Before the host is lost."""
 POSTS_IN = 20
@@ -96,7 +96,7 @@ async def lose_host(where: Path | None, rate: int, after_s: float, clock: Clock)
     """Raises `HawkerError` when the nodes cannot be had."""
     with TemporaryDirectory(prefix="hawker-bench-", dir=where) as made:
         directory = Path(made)
-        with edge_fleet(directory, clock, 3, REGIONS, driver="process", street=STREET) as fleet:
+        with edge_fleet(directory, clock, 3, REGIONS, driver="process") as fleet:
             async with app_of(fleet, clock, REGIONS) as app:
                 await stock(app, directory)
                 words = (fleet.stalls[0].host.address, rate, CALM_S + after_s, directory / "asked")

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from tests.host.mesh.test_packets import Two, meshed
 
 _SECONDS, _TRIPS = 5, 2000
-_PORT, _STREET = 8081, 92
+_PORT = 8081
 _ECHO = f"""
 import socket
 with socket.create_server(("::", {_PORT}), family=socket.AF_INET6, dualstack_ipv6=True) as listening:
@@ -84,5 +84,5 @@ def _measure(two: Two, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    with TemporaryDirectory() as place, meshed(Path(place), _STREET) as both:
+    with TemporaryDirectory() as place, meshed(Path(place)) as both:
         _measure(both, int(sys.argv[1]) if len(sys.argv) > 1 else 3)

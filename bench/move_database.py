@@ -70,7 +70,7 @@ async def measure(place: Path, scale: int, moves: int) -> None:
     clock = SystemClock()
     writer = DatabaseWriter(clock, place / "pgbench", scale)
     await anyio.to_thread.run_sync(write_layout_of, writer, place)
-    with lab_fleet(place, clock, street=13) as fleet:
+    with lab_fleet(place, clock) as fleet:
         async with brokered(fleet) as broker:
             reference = f"oci:{place / 'image'}"
             moving = MovingMachine(clock, fleet, broker)

@@ -10,11 +10,11 @@ from hawker.clock import SystemClock
 
 
 @contextmanager
-def edge_hosts(tmp_path: Path, street: int, hosts: int, regions: Sequence[str] = ("mad",)) -> Iterator[LabFleet]:
+def edge_hosts(tmp_path: Path, hosts: int, regions: Sequence[str] = ("mad",)) -> Iterator[LabFleet]:
     """Each has its number from 0 as the label `host`. Nothing is left of them."""
     for name in ("street", "nodes"):
         (tmp_path / name).mkdir()
-    with NetworkLab(tmp_path / "street", street, hosts) as lab:
+    with NetworkLab(tmp_path / "street", hosts) as lab:
         fleet = LabFleet(lab, tmp_path / "nodes", SystemClock(), driver="container", regions=regions)
         for number, stall in enumerate(fleet.stalls):
             flags = ("--label", f"host={number}", "--edge-address", stall.host.address)

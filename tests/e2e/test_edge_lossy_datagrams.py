@@ -51,7 +51,7 @@ while True:
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[LabFleet]:
-    with edge_hosts(tmp_path, 83, 2) as fleet:
+    with edge_hosts(tmp_path, 2) as fleet:
         yield fleet
 
 

@@ -31,7 +31,7 @@ SLOWEST_S = 2.5
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[LabFleet]:
-    with edge_hosts(tmp_path, 78, 3) as fleet:
+    with edge_hosts(tmp_path, 3) as fleet:
         yield fleet
 
 

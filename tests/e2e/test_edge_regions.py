@@ -29,7 +29,7 @@ PORT, OTHER_PORT, UDP_PORT, WITHIN_S = 18_445, 18_446, 15_362, 120.0
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[LabFleet]:
-    with edge_hosts(tmp_path, 84, 3, regions=("ams", "iad", "iad")) as fleet:
+    with edge_hosts(tmp_path, 3, regions=("ams", "iad", "iad")) as fleet:
         yield fleet
 
 

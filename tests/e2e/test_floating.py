@@ -33,7 +33,7 @@ PORT, WITHIN_S = 18_446, 120.0
 def fleet(tmp_path: Path) -> Iterator[LabFleet]:
     for name in ("street", "nodes"):
         (tmp_path / name).mkdir()
-    with NetworkLab(tmp_path / "street", 81, 3) as lab:
+    with NetworkLab(tmp_path / "street", 3) as lab:
         fleet = LabFleet(lab, tmp_path / "nodes", SystemClock(), driver="container")
         pool = f"{lab.address(1).rpartition('.')[0]}.200/30"
         for number, stall in enumerate(fleet.stalls):

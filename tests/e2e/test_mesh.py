@@ -103,7 +103,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
     place = tmp_path_factory.mktemp("mesh")
     for name in ("street", "nodes"):
         (place / name).mkdir()
-    with NetworkLab(place / "street", 75, 2) as lab:
+    with NetworkLab(place / "street", 2) as lab:
         fleet = LabFleet(lab, place / "nodes", SystemClock(), driver="container")
         for number, stall in enumerate(fleet.stalls):
             stall.daemon.flags = (*stall.daemon.flags, "--label", f"host={number}")

@@ -4,13 +4,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from hawker.chaos.fleet.network_lab import LabHost, NetworkLab
 from hawker.chaos.residue import host, left
-from hawker.errors import Unavailable
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -19,9 +19,10 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[NetworkLab]:
     before = host()
-    with NetworkLab(tmp_path, 71, 3) as lab:
+    with NetworkLab(tmp_path, 3) as lab:
+        bridge = lab.bridge
         yield lab
-    wait_for(lambda: not left(before, lab.bridge))
+    wait_for(lambda: not left(before, bridge))
 
 
 _KNOCK = """
@@ -58,7 +59,7 @@ def test_a_host_keeps_nothing_that_a_node_beside_it_had_mounted(tmp_path: Path) 
         subprocess.run(("mount", "-t", "tmpfs", "tmpfs", place), check=True)
     try:
         (around / "lab").mkdir()
-        with NetworkLab(around / "lab", 77, 1) as lab:
+        with NetworkLab(around / "lab", 1) as lab:
             seen = lab.hosts[0].run("cut", "-d", " ", "-f", "2", "/proc/self/mounts").splitlines()
         assert str(layer) not in seen
         assert str(around) in seen, "its own directory is on it"
@@ -67,10 +68,21 @@ def test_a_host_keeps_nothing_that_a_node_beside_it_had_mounted(tmp_path: Path) 
 
 
 def test_the_bridge_of_one_who_was_killed_is_no_hindrance(tmp_path: Path) -> None:
-    subprocess.run(("ip", "link", "add", "hwst72", "type", "bridge"), check=True)
-    with NetworkLab(tmp_path, 72, 1) as lab, pytest.raises(Unavailable):
-        NetworkLab(tmp_path, 72, 1).__enter__()
-    assert not Path("/sys/class/net", lab.bridge).exists()
+    with NetworkLab(tmp_path, 0) as lab:
+        bridge = lab.bridge
+    subprocess.run(("ip", "link", "add", bridge, "type", "bridge"), check=True)
+    with ExitStack() as stack:
+        while (lab := stack.enter_context(NetworkLab(tmp_path, 0))).bridge != bridge:
+            """Another process has a lab."""
+    assert not Path("/sys/class/net", bridge).exists()
+
+
+def test_labs_at_once_have_networks_of_their_own(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    with NetworkLab(tmp_path / "one", 1) as one, NetworkLab(tmp_path / "other", 1) as other:
+        assert one.bridge != other.bridge and one.hosts[0].address != other.hosts[0].address
+        assert not reaches(one.hosts[0], other.hosts[0], 0.3)
 
 
 def test_a_partition_parts_the_sides_and_is_healed(lab: NetworkLab) -> None:

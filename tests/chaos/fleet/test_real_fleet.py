@@ -21,7 +21,7 @@ WITHIN_S = 150.0
 async def test_nodes_find_each_other_again_after_a_crash_and_without_power(tmp_path: Path) -> None:
     for name in ("street", "nodes"):
         (tmp_path / name).mkdir()
-    with NetworkLab(tmp_path / "street", 73, 2) as lab:
+    with NetworkLab(tmp_path / "street", 2) as lab:
         fleet = LabFleet(lab, tmp_path / "nodes", SystemClock(), driver="container")
         with fleet:
             first, second = fleet.stalls

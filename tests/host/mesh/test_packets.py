@@ -144,18 +144,18 @@ class Two:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
-    with meshed(tmp_path_factory.mktemp("mesh"), 76) as both:
+    with meshed(tmp_path_factory.mktemp("mesh")) as both:
         yield both
 
 
 @contextmanager
-def meshed(place: Path, street: int) -> Iterator[Two]:
+def meshed(place: Path) -> Iterator[Two]:
     """In an empty directory."""
     folders = [place / name for name in ("street", "0", "1")]
     for folder in folders:
         folder.mkdir()
     nodes = (NodeId(secrets.token_hex(4)), NodeId(secrets.token_hex(4)))
-    with NetworkLab(folders[0], street, 2) as lab, ExitStack() as stack:
+    with NetworkLab(folders[0], 2) as lab, ExitStack() as stack:
         at = [(lab.hosts[0], folders[1]), (lab.hosts[1], folders[2])]
         here, there, stranger = (
             Place(host, folder / "netns", MachineId(secrets.token_hex(7)), network_id)
@@ -223,7 +223,7 @@ def test_iperf3_sees_its_bytes_arrive_in_packets_that_fit_the_tunnel(two: Two, w
 
 
 def test_first_packet_between_fresh_machines_of_two_hosts_arrives(tmp_path: Path) -> None:
-    with meshed(tmp_path, 90) as fresh:
+    with meshed(tmp_path) as fresh:
         assert fresh.here.asks(fresh.there.address, kind="sent again") == "0"
 
 

@@ -118,7 +118,7 @@ def entered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entered]:
     peer_id = MachineId(secrets.token_hex(7))
     pair = X25519PrivateKey.generate()
     public = base64.b64encode(pair.public_key().public_bytes_raw()).decode()
-    with NetworkLab(folders[0], 79, 3) as lab, ExitStack() as stack:
+    with NetworkLab(folders[0], 3) as lab, ExitStack() as stack:
         gate, other, laptop = lab.hosts
         here, stranger = (
             Place(gate, folders[1] / "netns", MachineId(secrets.token_hex(7)), network) for network in (MINE, THEIRS)

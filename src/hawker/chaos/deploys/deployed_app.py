@@ -39,7 +39,6 @@ WITHIN_S = 150.0
 LOOK_S = 0.1
 HERE = AppParams(app_name=APP)
 _CALL_S = 5.0
-_STREET = 13
 _FLAGS = ("--cpus", "16", "--memory-mib", "8192")
 _MARKET = "[limits]\nbid_deadline_s = 4.0\n"  # nodes of one busy host need longer than a fleet's
 
@@ -58,16 +57,15 @@ def edge_fleet(
     regions: Sequence[str],
     *,
     driver: str = "container",
-    street: int = _STREET,
     edge_processes: int = 1,
 ) -> Iterator[LabFleet]:
     """So many real nodes below that directory, each with an edge at its host's address, of so many processes at each
-    second one. `regions` are dealt to them in turn; `street` is the number of their network."""
+    second one. `regions` are dealt to them in turn."""
     (directory / "market.toml").write_text(_MARKET)
     for name in ("street", "nodes"):
         (directory / name).mkdir()
     flags = (*_FLAGS, "--market", str(directory / "market.toml"))
-    with NetworkLab(directory / "street", street, nodes) as lab:
+    with NetworkLab(directory / "street", nodes) as lab:
         fleet = LabFleet(lab, directory / "nodes", clock, *flags, driver=driver, regions=regions)
         for stall in fleet.stalls:
             own = ("--label", f"host={stall.host.number}", "--edge-address", stall.host.address)

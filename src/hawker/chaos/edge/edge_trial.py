@@ -32,7 +32,6 @@ from hawker.value_object import ValueObject
 _REGIONS = ("mad",)
 _PACE_S = 0.1
 _CALM_S = 1.0  # before each blow, and after it
-_STREET = 17
 _TAKES_S = 0.05
 """An answer: so that some requests are in machines when a blow falls."""
 _LOSSY_PERCENT = 20
@@ -108,9 +107,7 @@ async def run_edge_trial(plan: EdgeTrialPlan, clock: Clock, tell: Callable[[Edge
     began = clock.monotonic()
     with TemporaryDirectory(prefix="hawker-chaos-", dir=plan.where) as made:
         directory = Path(made)
-        with edge_fleet(
-            directory, clock, plan.nodes, _REGIONS, driver="process", street=_STREET, edge_processes=2
-        ) as fleet:
+        with edge_fleet(directory, clock, plan.nodes, _REGIONS, driver="process", edge_processes=2) as fleet:
             words = partial(machine_words, directory)
             async with app_of(fleet, clock, _REGIONS, words=words) as app:
                 trial = EdgeTrial(plan, clock, tell, app, directory)

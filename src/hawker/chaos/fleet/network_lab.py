@@ -3,8 +3,10 @@
 A host lives as long as its first process, which ends with us: nothing of a street outlives whoever laid it. Root only.
 """
 
+import errno
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -19,6 +21,10 @@ ENDS_WITHIN_S = 60.0
 _LOOKS, _LOOK_AGAIN_S = 500, 0.02
 _PROC = Path("/proc")
 _TABLE = "street"
+_NUMBERS = range(8, 255)  # of 10.213.N.0/24; those below are given to machines
+_ASKED = 0
+"""The number of the bridge of a network whose addresses were asked for."""
+_CLAIMED_WITHIN_S, _CLAIM_AGAIN_S = 600.0, 1.0
 _FIRST = """set -e
 cut -d ' ' -f 2 /proc/self/mounts | while read -r mounted; do
     case "$1" in "${mounted%/}"/*) continue ;; esac
@@ -44,10 +50,17 @@ class LabHost:
 
     def __init__(self, lab: "NetworkLab", number: int) -> None:
         self.number = number
-        self.address = lab.address(number)
-        self.link = f"{lab.bridge}-{number}"
         self._lab = lab
         self._first: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return self._lab.address(self.number)
+
+    @property
+    def link(self) -> str:
+        """The name, on this machine, of its link's end at the bridge."""
+        return f"{self._lab.bridge}-{self.number}"
 
     @property
     def before_it(self) -> tuple[str, ...]:
@@ -109,22 +122,33 @@ class LabHost:
 
 
 class NetworkLab:
-    """`directory` is empty and its own. `network` is the beginning of the hosts' addresses. Leaving the context takes
-    every host's power and the bridge away."""
+    """`directory` is empty and its own. `network` is the beginning of the hosts' addresses, one that no other lab of
+    this machine has where none is given. Bridge and addresses are known within the context; leaving it takes every
+    host's power and the bridge away. A network that another process has is waited for."""
 
-    def __init__(self, directory: Path, number: int, hosts: int, *, network: str = "") -> None:
+    def __init__(self, directory: Path, hosts: int, *, network: str = "") -> None:
         self.directory = directory
-        self.bridge = f"hwst{number}"
-        self._network = network or f"10.213.{number}"
         self.hosts = tuple(LabHost(self, each) for each in range(1, hosts + 1))
+        self._asked = network
+        self._claim: tuple[int, socket.socket] | None = None
+
+    @property
+    def bridge(self) -> str:
+        return f"hwst{self._number}"
+
+    @property
+    def _number(self) -> int:
+        assert self._claim is not None, "the context has been entered"
+        return self._claim[0]
 
     def address(self, number: int) -> str:
-        return f"{self._network}.{number}"
+        return f"{self._asked or f'10.213.{self._number}'}.{number}"
 
     def __enter__(self) -> Self:
+        self._claim = _claimed((_ASKED,) if self._asked else _NUMBERS)
         self._clear()
-        _ip("link", "add", self.bridge, "type", "bridge")
         try:
+            _ip("link", "add", self.bridge, "type", "bridge")
             _ip("address", "add", f"{self.address(254)}/24", "dev", self.bridge)
             _ip("link", "set", self.bridge, "up")
             for host in self.hosts:
@@ -135,9 +159,8 @@ class NetworkLab:
         return self
 
     def _clear(self) -> None:
-        """Take away the bridge of a street whose layer was killed: nobody is at it any more."""
-        ports = Path("/sys/class/net") / self.bridge / "brif"
-        if ports.is_dir() and not any(ports.iterdir()):
+        """Take away the bridge of a street whose layer was killed: its number is ours now."""
+        if Path("/sys/class/net", self.bridge).exists():
             _ip("link", "delete", self.bridge)
 
     def __exit__(
@@ -157,9 +180,29 @@ class NetworkLab:
             host.drop_from(())
 
     def _close(self) -> None:
-        for host in self.hosts:
-            host.power_off()
-        _ip("link", "delete", self.bridge)
+        assert self._claim is not None
+        with self._claim[1]:
+            for host in self.hosts:
+                host.power_off()
+            self._clear()
+        self._claim = None
+
+
+def _claimed(numbers: Iterable[int]) -> tuple[int, socket.socket]:
+    """One of these that no other living process has. It is ours until the socket is closed, or our death."""
+    for _ in range(int(_CLAIMED_WITHIN_S / _CLAIM_AGAIN_S)):
+        for number in numbers:
+            claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                claim.bind(f"\0hawker-lab-{number}")
+            except OSError as error:
+                claim.close()
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                return number, claim
+        Event().wait(_CLAIM_AGAIN_S)
+    raise Unavailable("every network for a lab is another process's: wait until it ends")
 
 
 def _beside(first: int) -> list[int]:

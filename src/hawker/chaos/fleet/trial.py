@@ -29,7 +29,6 @@ from hawker.value_object import ValueObject
 
 WITHIN_S = 120.0
 _LOOK_S = 0.1
-_STREET = 9
 _ROOM = ("--cpus", "64", "--memory-mib", "65536")  # that machines of a trial only seem to take
 _AT_ONCE = 8
 
@@ -55,7 +54,7 @@ async def run_trial(plan: TrialPlan, clock: Clock, tell: Callable[[str], None]) 
         for name in ("street", "nodes", "image"):
             (directory / name).mkdir()
         samples = SampleMachines("container", write_commandless_image(directory / "image"), directory / "archive")
-        with NetworkLab(directory / "street", _STREET, plan.nodes) as lab:
+        with NetworkLab(directory / "street", plan.nodes) as lab:
             fleet = LabFleet(lab, directory / "nodes", clock, *_ROOM, *plan.flags, driver="container")
             with fleet:
                 async with clients_of(fleet, clock, samples.sample()) as clients:

@@ -29,9 +29,8 @@ OUTSIDE = "11.22.33.44"
 PORT = 4280
 DOMAIN, ZONE_PORT = "hostile.example", 5353
 """The platform's own domain on a node alone, and where its name server is asked."""
-_NUMBER = 11
-_NETWORK = f"10.213.{_NUMBER}"
 _NODES = 3
+_ATTACKERS, _BYSTANDERS, _OPERATORS = 66, 77, 88  # of the addresses of the street
 _DISK_MIB = 8192
 _ENDS_WITHIN_S = 180.0
 _CLOUD = (
@@ -120,11 +119,11 @@ class LabGround(ValueObject, frozen=True):
     region: str
     """Code of the first node's."""
     pages: bool
-    attackers: str = f"{_NETWORK}.66"
+    attackers: str
     """The IP address that they call from."""
-    bystanders: str = f"{_NETWORK}.77"
+    bystanders: str
     """The IP address that they call from."""
-    operators: str = f"{_NETWORK}.88"
+    operators: str
     """The IP address that they call from."""
 
 
@@ -137,14 +136,15 @@ def node_ground(directory: Path, clock: Clock, left: list[str], before_it: Seque
         disk = DataDisk(own / "ground.img", own / "data")
         stack.callback(disk.remove)
         disk.make(_DISK_MIB)
-        lab, address = _street(stack, own, 1), f"{_NETWORK}.254"
+        lab = _street(stack, own, 1)
+        address = lab.address(254)
         _lead_outside(lab.bridge, lab.hosts[0])
         stack.enter_context(_servers(lab.hosts[0]))
         where = ("--listen", f"{address}:{PORT}", "--insecure-registry", f"{OUTSIDE}:{REGISTRY_PORT}")
         zone = ("--domain", DOMAIN, "--dns-zone-listen", f"{address}:{ZONE_PORT}")
         daemon = Daemon(own, clock, *where, *zone, *_FLAGS, driver="container", before_it=before_it)
         daemon.environment[LIMITS] = "true"  # an attack meets what a tenant meets
-        ground = LabGround((daemon,), near=lab.hosts[0].address, itself=address, region="local", pages=True)
+        ground = _ground(lab, (daemon,), near=lab.hosts[0].address, itself=address, region="local", pages=True)
         try:
             daemon.start()
             yield ground
@@ -164,7 +164,7 @@ def fleet_ground(directory: Path, clock: Clock, left: list[str]) -> Iterator[Lab
         for stall in fleet.stalls:
             stall.daemon.environment[LIMITS] = "true"
         daemons, first = [stall.daemon for stall in fleet.stalls], fleet.stalls[0].host
-        ground = LabGround(daemons, near=lab.hosts[1].address, itself=first.address, region="mad", pages=False)
+        ground = _ground(lab, daemons, near=lab.hosts[1].address, itself=first.address, region="mad", pages=False)
         stack.callback(lambda: left.extend(fleet.left))
         with fleet:
             yield ground
@@ -182,10 +182,18 @@ def _removed(directory: Path) -> Iterator[None]:
 def _street(stack: ExitStack, directory: Path, hosts: int) -> NetworkLab:
     street = directory / "street"
     street.mkdir()
-    lab = stack.enter_context(NetworkLab(street, _NUMBER, hosts))
-    for number in (66, 77, 88):
-        _ip("address", "add", f"{_NETWORK}.{number}/32", "dev", lab.bridge)
+    lab = stack.enter_context(NetworkLab(street, hosts))
+    for number in (_ATTACKERS, _BYSTANDERS, _OPERATORS):
+        _ip("address", "add", f"{lab.address(number)}/32", "dev", lab.bridge)
     return lab
+
+
+def _ground(
+    lab: NetworkLab, daemons: Sequence[Daemon], *, near: str, itself: str, region: str, pages: bool
+) -> LabGround:
+    callers = {"attackers": _ATTACKERS, "bystanders": _BYSTANDERS, "operators": _OPERATORS}
+    addresses = {who: lab.address(number) for who, number in callers.items()}
+    return LabGround(daemons, near=near, itself=itself, region=region, pages=pages, **addresses)
 
 
 def _lead_outside(link: str, beside: LabHost) -> None:

@@ -38,7 +38,6 @@ from hawker.record.move import MoveState
 APP = "moves"
 WITHIN_S = 240.0
 LOOK_S = 0.05
-_STREET = 12
 _FLAGS = ("--cpus", "16", "--memory-mib", "8192")
 _MARKET = "[limits]\nbid_deadline_s = 4.0\n"  # nodes of one busy host need longer than a fleet's
 _ENDED = frozenset({MoveState.DONE, MoveState.ABORTED})
@@ -47,13 +46,13 @@ T = TypeVar("T")
 
 
 @contextmanager
-def lab_fleet(directory: Path, clock: Clock, *own: str, street: int = _STREET) -> Iterator[LabFleet]:
-    """Three nodes in one region, below that directory; no two labs of one `street` at once."""
+def lab_fleet(directory: Path, clock: Clock, *own: str) -> Iterator[LabFleet]:
+    """Three nodes in one region, below that directory."""
     (directory / "market.toml").write_text(_MARKET)
     for name in ("street", "nodes"):
         (directory / name).mkdir()
     flags = (*_FLAGS, *own, "--market", str(directory / "market.toml"))
-    with NetworkLab(directory / "street", street, 3) as lab:
+    with NetworkLab(directory / "street", 3) as lab:
         fleet = LabFleet(lab, directory / "nodes", clock, *flags, driver="container")
         if BY_CRUN[-1] in own:
             for stall in fleet.stalls:
