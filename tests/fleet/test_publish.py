@@ -182,7 +182,7 @@ async def test_a_catalog_that_is_away_is_told_later_and_holds_up_nobody() -> Non
     async with publishing(desk, shelf.source()) as publisher:
         await LoopClock().sleep(3)
         before = anyio.current_time()
-        assert await publisher.written() is None
+        assert await publisher.written() == "0000000a:0:0"
         assert anyio.current_time() == before
         (trouble,) = publisher.troubles
         assert trouble.startswith("the catalog does not take what this node tells it: ")
@@ -203,4 +203,4 @@ async def test_a_source_that_nobody_has_is_none_of_its_business() -> None:
     desk = Desk()
     async with publishing(desk) as publisher:
         publisher.note("machines_by_app", "a/b")
-        assert await publisher.settled(timeout_s=5) is None and await publisher.written() is None
+        assert await publisher.settled(timeout_s=5) is None and await publisher.written() == "0000000a:0:0"

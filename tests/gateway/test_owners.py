@@ -58,6 +58,8 @@ async def test_a_place_that_is_behind_is_a_hint_where_to_ask(town: Town) -> None
     town.freeze()
     assert await known.hint(f"{there}:1:2") == there
     assert await known.hint(f"{NOWHERE}:1:2") is None, "nobody knows that node: it cannot be asked"
+    town.frozen = None
+    assert await known.hint(f"{there}:0:0") == there, "it could not say where it wrote"
     with pytest.raises(BadRequest):
         await known.hint("whatever; DROP TABLE nodes")
 

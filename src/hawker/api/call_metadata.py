@@ -22,6 +22,8 @@ MAX_CALLER = 256
 _MOST_DIGITS = 9
 _NODE = re.compile(r"[0-9a-f]{8}")
 _PLACE = re.compile(r"[0-9a-f]{8}:[0-9]{1,18}:[0-9]{1,18}")
+UNTOLD = "0:0"
+"""Epoch and version of a place that its node cannot tell yet: only that node can be read there."""
 
 
 class CallMetadata:

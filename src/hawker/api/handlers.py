@@ -34,9 +34,9 @@ StreamHandler: TypeAlias = Callable[[Call[P, Q, B]], Awaitable[AsyncIterator[R]]
 """Checks the call and returns the items: what it raises is an error answer, what the iterator raises ends the lines."""
 UploadHandler: TypeAlias = Callable[[Call[P, Q, B], AsyncIterator[bytes]], Awaitable[R]]
 SocketHandler: TypeAlias = Callable[[Call[P, Q, B], SocketChannel[R, U]], Awaitable[None]]
-Written: TypeAlias = Callable[[], Awaitable[str | None]]
-"""The place in the catalog, `origin:epoch:version`, at which all that was written here until now can be read. Must not
-raise, and take no longer than a commit."""
+Written: TypeAlias = Callable[[], Awaitable[str]]
+"""The place in the catalog, `origin:epoch:version`, at which all that was written here until now can be read; epoch and
+version are 0 when only this node knows yet. Must not raise, and take no longer than a commit."""
 
 
 _S = TypeVar("_S")  # the object whose method it is

@@ -11,6 +11,7 @@ from functools import partial
 import anyio
 from anyio.abc import TaskStatus
 
+from hawker.api.call_metadata import UNTOLD
 from hawker.catalog.change import Token
 from hawker.catalog.contract import Catalog, Statement
 from hawker.clock import Clock
@@ -180,10 +181,11 @@ class Publisher:
             return self.token
         return None
 
-    async def written(self) -> str | None:
-        """The place in the catalog at which all that was written here until now can be read, if it has it soon."""
+    async def written(self) -> str:
+        """The place in the catalog at which all that was written here until now can be read; one that is not known when
+        the catalog does not have it soon."""
         token = await self.settled(timeout_s=WRITTEN_S) if self._sound else None
-        return None if token is None else str(token)
+        return str(token) if token is not None else f"{self._node}:{UNTOLD}"
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled. Nobody waits for the first comparison."""

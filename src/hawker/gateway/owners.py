@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
 
-from hawker.api.call_metadata import CallMetadata, place_of
+from hawker.api.call_metadata import UNTOLD, CallMetadata, place_of
 from hawker.api.caller import Caller
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.owner import GET_OWNER, SETTLE_HOME, AppCopy, HomeRequest, Owner, OwnerParams
@@ -48,9 +48,12 @@ class Owners:
         """Waits until what the caller wrote can be read here. The node where it was written when that takes too long,
         or cannot be told; None where nobody knows that node, which then cannot be asked. Raises `BadRequest`."""
         place = place_of(version)
-        if place is None or await self.directory.caught_up(place, timeout_s=CATCH_UP_S):
+        if place is None:
             return None
-        node = NodeId(place.partition(":")[0])
+        origin, _, at = place.partition(":")
+        if at != UNTOLD and await self.directory.caught_up(place, timeout_s=CATCH_UP_S):
+            return None
+        node = NodeId(origin)
         return node if self._fan_out.reach.knows(node) else None
 
     def known(self, kind: Kind, name: str) -> NodeId | None:
