@@ -117,6 +117,7 @@ LONG_S = 60.0
 @dataclass
 class Origin:
     transport: HttpTransport
+    server: asyncio.Server
     connections: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def ask(self, method: str = "POST", timeout_s: float = LONG_S) -> HttpResponse:
@@ -144,7 +145,7 @@ async def origin(*scripts: Script, most: int = 0, queue_s: float = LONG_S) -> As
     assert place is not None
     transport = HttpTransport(place, max_connections=most, connect_s=LONG_S, queue_s=queue_s)
     try:
-        yield Origin(transport, connections)
+        yield Origin(transport, server, connections)
     finally:
         await transport.close()
         server.close()
@@ -238,6 +239,22 @@ async def test_kept_connection_that_was_closed_is_replaced_for_requests_that_may
         with pytest.raises(ConnectionError):
             await there.ask("POST")
         assert asked == 2 and len(there.connections) == 2
+
+
+@pytest.mark.parametrize(("method", "error"), [("GET", NotSent), ("DELETE", ConnectionError)])
+async def test_whether_a_request_was_sent_is_told_of_both_tries(method: str, error: type[Exception]) -> None:
+    """The node took it on a kept connection, and died. Nobody is there for the second try."""
+
+    async def dying(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(FINE)
+        await reader.readuntil(b"\r\n\r\n")
+        there.server.close()
+
+    async with origin(dying) as there:
+        await there.ask()
+        with pytest.raises(error):
+            await there.ask(method)
 
 
 async def test_request_without_an_answer_in_time_is_a_timeout() -> None:

@@ -206,7 +206,8 @@ class ConnectionPool(Generic[C, W]):
 
 
 MAX_IDLE_S = 15.0  # less than the server keeps an idle connection
-_REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+_SAFE = frozenset({"GET", "HEAD"})
+_REPEATABLE = _SAFE | {"PUT", "DELETE"}
 
 _Turn: TypeAlias = asyncio.Future[None]
 
@@ -266,10 +267,17 @@ class HttpTransport:
         connection = self._idle() or await self._connect(deadline)
         try:
             return await self._send(connection, request, deadline, most_bytes)
-        except OSError:
+        except OSError as error:
             if method not in _REPEATABLE or not connection.was_stale:
                 raise
-        return await self._send(await self._connect(deadline), request, deadline, most_bytes)
+            lost = error
+        try:
+            connection = await self._connect(deadline)
+        except NotSent as error:
+            if method in _SAFE:
+                raise
+            raise lost from error  # it was sent once, and may have taken effect
+        return await self._send(connection, request, deadline, most_bytes)
 
     async def _send(
         self, connection: Http1Connection, request: bytes, deadline: float, most_bytes: int
