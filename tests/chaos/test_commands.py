@@ -73,3 +73,11 @@ def test_an_interrupt_leaves_nothing(number: signal.Signals, tmp_path: Path) -> 
         assert running.wait(WITHIN_S) == 130
     wait_for(lambda: not left(before, tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_no_move_comes_by_is_refused() -> None:
+    done = subprocess.run(
+        [HAWKER, "chaos", "move", "--place", "mvoe.grant"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no place of a move begins with 'mvoe.grant'" in done.stderr and "deliver, move, receive" in done.stderr

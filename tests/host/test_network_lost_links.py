@@ -4,6 +4,7 @@ import os
 import secrets
 from ipaddress import IPv4Address, IPv6Interface
 
+import anyio
 import pytest
 
 from hawker.host import anti_spoofing, links, netns
@@ -47,6 +48,18 @@ async def test_a_link_whose_label_was_wiped_off_is_nobodys(network: NodeNetwork)
     assert await network.lost([plan, other]) == {plan.machine_id: "its link is gone"}
     await network.guard()
     assert await network.lost([plan, other]) == {}
+
+
+async def test_a_network_whose_other_end_went_elsewhere_is_deleted_all_the_same(network: NodeNetwork) -> None:
+    """As of a daemon that was begun in a network namespace of its own, beside machines of the one before."""
+    plan, other = _plan(), _plan(8)
+    for each in (plan, other):
+        await network.ensure(each)
+    name = veth_name(network.node_id, plan.machine_id)
+    await anyio.run_process(("ip", "link", "set", name, "netns", str(network.path_of(other.machine_id))))
+    await network.delete(plan.machine_id)
+    assert await network.list() == [other.machine_id]
+    assert netns.inside(network.path_of(other.machine_id), lambda: links.index_of(name)) is None
 
 
 async def test_a_machine_that_may_not_send_is_told_from_others(network: NodeNetwork) -> None:

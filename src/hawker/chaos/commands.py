@@ -192,6 +192,10 @@ def move(
       hawker chaos move --place move.grant --no-cuts
       hawker chaos move --flow deliver --both --no-cuts
     """
+    for place in places:
+        if not any(place.startswith(f"{each}.") or each.startswith(place) for each in MOVE_FLOWS):
+            known = ", ".join(MOVE_FLOWS)
+            raise click.BadParameter(f"no place of a move begins with {place!r}: its flows are {known}")
     if not json:
         click.echo(line(HEAD))
     tell: Callable[[BlowRow], None] = (lambda row: None) if json else (lambda row: click.echo(blow_line(row)))

@@ -6,6 +6,7 @@
 unique by construction, and it would cost a second.
 """
 
+import errno
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -293,7 +294,13 @@ class NodeNetwork:
             netns.delete(path)
             return None
         with host_sockets() as host:
-            link = links.link(host.routes, end)
+            try:
+                link = links.link(host.routes, end)
+            except OSError as error:
+                if error.errno != errno.ENODEV:
+                    raise
+                netns.delete(path)  # the other end is in another namespace than ours, and goes with this one
+                return None
             bridge = link.master
             name = None if bridge is None else socket.if_indextoname(bridge)  # while our port keeps it there
             if bridge is not None and name is not None:
