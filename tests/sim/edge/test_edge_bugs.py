@@ -11,11 +11,9 @@ from hawker.sim.harness.planted_bug import PlantedBug
 from tests.short_form import short_form
 
 SEEDS = 40
-"""Within so many each is to be found, but for `LATE`."""
-LATE = {"admits-while-closing"}
-"""Its requests come with their question since hops take one round trip: few fall into the moment of a rest."""
+"""Within so many each is to be found."""
 FOUND_AT = {
-    "admits-while-closing": 71,
+    "admits-while-closing": 19,
     "wakes-once": 8,
     "refusal-forgotten": 6,
     "holds-for-ever": 6,
@@ -46,7 +44,7 @@ PLANTED = short_form(OWN, lambda bug: bug.name in SHORT, "a bug like the other; 
 
 
 def test_noted_seeds_are_among_the_first() -> None:
-    assert {name for name, seed in FOUND_AT.items() if seed > SEEDS} == LATE
+    assert max(FOUND_AT.values()) <= SEEDS
 
 
 @pytest.mark.parametrize("bug", PLANTED, ids=[bug.name for bug in OWN])

@@ -39,6 +39,8 @@ _OF_PRIVATE = (4, 5)
 """Of eight seeds, too. In every second one of each kind no host has a packet filter: edges have to tell."""
 _OF_DATAGRAMS = (0, 9, 10, 15)
 """Of sixteen seeds."""
+_OF_RESTS = 3
+"""Of sixteen seeds, too."""
 FORCED, PREFERRED = STEERED = ("force", "prefer")
 """How a request says which region it is for."""
 
@@ -130,7 +132,7 @@ def draw(seed: int) -> EdgePlan:
     of eight seeds, one of either kind, have a host in another region, and which one changes."""
     if seed % 2:
         operations = drawn(seed, RUN_S, _WEIGHTS, partial(_drawn_at, _ONE))
-        return _with_datagrams(_with_private(_in_regions(EdgePlan(seed=seed, operations=operations))))
+        return _at_first_rests(_with_datagrams(_with_private(_in_regions(EdgePlan(seed=seed, operations=operations)))))
     alone = seed // 2 % HOSTS
     plan = EdgePlan(
         seed=seed,
@@ -138,6 +140,20 @@ def draw(seed: int) -> EdgePlan:
         processes=tuple(1 if host == alone else 2 for host in range(HOSTS)),
     )
     return _with_datagrams(_with_private(_in_regions(plan)))
+
+
+def _at_first_rests(plan: EdgePlan) -> EdgePlan:
+    """Some requests come in the moment in which machines rest that nobody has asked for: closed already, and still
+    up. It is too short for others to meet it often."""
+    if plan.seed % 16 != _OF_RESTS:
+        return plan
+    asked = [
+        EdgeOperation(0, IDLE_S + after, _ACTOR, EdgeVerb.ASK, host, 1.0, f"{app} GET ok 100 1")
+        for after in (0.002, 0.01, 0.02, 0.03, 0.04)
+        for host, app in (("1", "lazy"), ("2", "lazy"), ("3", "herd"))
+    ]
+    operations = sorted((*plan.operations, *asked), key=lambda each: each.at)
+    return replace(plan, operations=numbered(operations))
 
 
 def _with_datagrams(plan: EdgePlan) -> EdgePlan:
