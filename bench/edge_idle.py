@@ -1,13 +1,14 @@
 """What connections that rest cost the edge of a host, beside HAProxy and Caddy: memory of each, and the latency and
 processor time of 1,000 requests a second without them and beside them. They are of HTTP/1.1 in plain and in TLS, of
-HTTP/2, and WebSockets; each has had one answer. A proxy begins anew for each row, since memory that is freed is used
-again; each is on core 0, what asks and what answers on core 1. On a host with other work only memory and processor time
-are of worth.
+HTTP/2, and WebSockets; each has had one answer. And what each takes in a minute with nothing to do at all. A proxy
+begins anew for each row, since memory that is freed is used again; each is on core 0, what asks and what answers on
+core 1. On a host with other work only memory and processor time are of worth.
 
 A WebSocket takes two descriptors of a proxy, so a row has as many of them as the limit of open files leaves room for.
 Needs Debian's haproxy, and caddy, which is left out where it is not there (`make bench-setup` installs them).
 
     PYTHONPATH=. python bench/edge_idle.py [--connections N] [--seconds S] [--rounds N] [--kinds plain,tls,h2,websocket]
+        [--alone-s S]
 """
 
 import argparse
@@ -21,6 +22,7 @@ import ssl
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -34,6 +36,7 @@ from edge_tls import KEY, NAME, careless, certificate
 from hawker.feed import CERTIFICATE_KEY
 
 _RATE_PER_S, _OF_ADDRESS, _AT_ONCE = 1000, 5000, 32
+_BEGUN_S = 5
 _ASKS = b"GET / HTTP/1.1\r\nHost: " + NAME.encode() + b"\r\n"
 _UPGRADES = b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
 _WEBSOCKET = _ASKS + _UPGRADES + b"dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
@@ -256,11 +259,19 @@ def cpu_s(pid: int) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
+def with_nothing_to_do(pid: int, seconds: int) -> str:
+    time.sleep(_BEGUN_S)
+    before = cpu_s(pid)
+    time.sleep(seconds)
+    return f"{resident_kib(pid) / 1024:.1f} MiB, {(cpu_s(pid) - before) / seconds:.2%} of a core in {seconds} s"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--alone-s", type=int, default=60, help="how long each is watched with nothing to do")
     parser.add_argument("--kinds", default=",".join(_KINDS))
     given = parser.parse_args()
     os.sched_setaffinity(0, {1})
@@ -275,7 +286,10 @@ def main() -> None:
         stack.enter_context(running(1, app, "haproxy", "-q", "-f", str(folder / "app")))
         stack.enter_context(running(1, sockets, sys.executable, "-c", _SOCKETS.format(host=HOST, port=sockets)))
         proxies = Proxies(folder, app, sockets, files)
-        for _ in range(given.rounds):
+        for proxy in proxies.all if given.alone_s else ():
+            with proxies.started(proxy) as (pid, _ports):
+                print(f"{proxy} with nothing to do: {with_nothing_to_do(pid, given.alone_s)}")
+        for _ in range(given.rounds if given.kinds else 0):
             for kind in given.kinds.split(","):
                 for proxy in proxies.all:
                     with proxies.started(proxy) as (pid, ports):
