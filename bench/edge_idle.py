@@ -1,14 +1,12 @@
 """What connections that rest cost the edge of a host, beside HAProxy and Caddy: memory of each, and the latency and
 processor time of 1,000 requests a second without them and beside them. They are of HTTP/1.1 in plain and in TLS, of
-HTTP/2, and WebSockets; each has had one answer. And what each takes in a minute with nothing to do at all. A proxy
-begins anew for each row, since memory that is freed is used again; each is on core 0, what asks and what answers on
-core 1. On a host with other work only memory and processor time are of worth.
+HTTP/2, and WebSockets; each has had one answer. And what each takes in a minute with nothing to do. A proxy begins
+anew for each row, since memory that is freed is used again; each is on core 0, what asks and what answers on core 1.
+On a host with other work only memory and processor time count.
+A WebSocket takes two descriptors of a proxy: a row has as many as the limit of open files allows. Needs haproxy, and
+caddy, which is left out where it is not there (`make bench-setup`).
 
-A WebSocket takes two descriptors of a proxy, so a row has as many of them as the limit of open files leaves room for.
-Needs Debian's haproxy, and caddy, which is left out where it is not there (`make bench-setup` installs them).
-
-    PYTHONPATH=. python bench/edge_idle.py [--connections N] [--seconds S] [--rounds N] [--kinds plain,tls,h2,websocket]
-        [--alone-s S]
+    PYTHONPATH=. python bench/edge_idle.py [--connections N] [--seconds S] [--rounds N] [--kinds tls,h2] [--alone-s S]
 """
 
 import argparse

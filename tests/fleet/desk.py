@@ -9,7 +9,7 @@ import apsw
 import msgspec
 
 from hawker.catalog.change import Token, Value
-from hawker.catalog.contract import OnTouched, ResultTable, RowChange, Statement
+from hawker.catalog.contract import OnTouched, ResultTable, RowChange, Statement, Touched
 from hawker.errors import Unavailable
 from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.gossip.keyring import GossipKeyring
@@ -26,6 +26,7 @@ class Desk:
         self._connection.execute((files("hawker.catalog") / "tables.sql").read_text())
         self.away = False
         self.told: list[list[str]] = []
+        self.listeners: list[OnTouched] = []
 
     async def transact(self, statements: Sequence[Statement]) -> Token | None:
         self._open()
@@ -33,6 +34,8 @@ class Desk:
             for statement in statements:
                 self._connection.execute(statement.query, statement.params)
         self.told.append([statement.query.partition("(")[0].strip() for statement in statements])
+        for tell in self.listeners:
+            tell(Touched(tables={}, everything=True))
         return Token(origin=ME, epoch=1, version=len(self.told))
 
     async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> ResultTable:
@@ -42,7 +45,8 @@ class Desk:
         return ResultTable(columns=self._columns(statement), rows=tuple(rows))
 
     def listen(self, callback: OnTouched) -> Callable[[], None]:
-        return lambda: None
+        self.listeners.append(callback)
+        return lambda: self.listeners.remove(callback)
 
     def subscribe(self, statement: Statement) -> AbstractAsyncContextManager[AsyncIterator[ResultTable | RowChange]]:
         raise AssertionError("no test asks for this")

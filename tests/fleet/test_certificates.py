@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+import anyio
 import pytest
 
 from hawker.clock import SystemClock
 from hawker.errors import Unprocessable
 from hawker.feed import DNS_01, ShownChallenge
+from hawker.fleet import certificates
 from hawker.fleet.certificates import FleetCertificates
 from hawker.fleet.rows import upsert
 from hawker.ids import AppName, NodeId
@@ -18,6 +20,7 @@ from hawker.store.memory_store import MemoryStore
 from hawker.vault import Vault
 from tests.certificates import issued
 from tests.fleet.desk import Desk
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 CLOCK = SystemClock()
@@ -67,6 +70,19 @@ async def test_another_node_shows_a_certificate_that_it_can_open_with_its_own_ke
     assert other.pair(NAME) == home.pair(NAME)
     rows = desk.rows("SELECT sealed FROM certificates")
     assert key not in str(rows) and "PRIVATE" not in str(rows)
+
+
+async def test_news_of_the_catalog_are_read_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificates, "_EVERY_S", 3600.0)
+    home, other = await Node(1, desk).app("shop"), Node(2, desk)
+    await home.own.put("shop", NAME, *issued(NAME))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(other.fleet.serve)
+        await anyio.wait_all_tasks_blocked()
+        await home.publish(desk)
+        await eventually(lambda: bool(other.shown()))
+        tasks.cancel_scope.cancel()
+    assert desk.listeners == [], "who is gone is told nothing"
 
 
 async def test_a_row_is_told_again_only_when_it_says_something_else(desk: Desk) -> None:

@@ -1,12 +1,16 @@
 """Certificates in a fleet: the home of an app tells all nodes those of its host names, sealed under the cluster's key,
-so every edge can show them. What a node learns so is in its memory only; a lost home's stay until it is forgotten.
+so every edge can show them: at once where the catalog tells of changes, within two seconds where it is an agent. What a
+node learns so is in its memory only; a lost home's stay until it is forgotten.
 """
 
 import base64
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import anyio
 
 from hawker.catalog.change import Value
-from hawker.catalog.contract import Statement
+from hawker.catalog.contract import OnTouched, Statement, Touched
 from hawker.clock import Clock
 from hawker.errors import Fault, HawkerError
 from hawker.feed import ShownChallenge
@@ -21,6 +25,8 @@ from hawker.store.contract import Reader
 from hawker.vault import Vault
 
 _EVERY_S, _QUERY_S = 1.0, 5.0
+_GATHER_S = 0.02
+"""From a change to what is read: more of them may come."""
 _KNOWN = "SELECT node, hostname, app, created_at, updated_at FROM certificates WHERE node <> ?"
 _CHALLENGES = (
     "SELECT hostname, token, answer, app, kind FROM challenges WHERE node <> ? ORDER BY node, hostname LIMIT 1000"
@@ -29,7 +35,13 @@ CHALLENGES = "challenges"
 _SEALED = "SELECT sealed FROM certificates WHERE node = ? AND hostname = ?"
 _log = bind("hawker.certificates")
 
+_TABLES = frozenset({"certificates", "challenges"})
+
 _Place = tuple[str, str]  # node, host name
+
+
+class ToldCatalog(CatalogRows, Protocol):
+    def listen(self, callback: OnTouched) -> Callable[[], None]: ...
 
 
 class FleetCertificates:
@@ -40,7 +52,7 @@ class FleetCertificates:
         me: NodeId,
         own: Certificates,
         store: Reader,
-        catalog: CatalogRows,
+        catalog: ToldCatalog,
         vaults: Callable[[], Sequence[Vault]],
         clock: Clock,
     ) -> None:
@@ -52,6 +64,7 @@ class FleetCertificates:
         self._clock = clock
         self._sealed: dict[str, tuple[Vault, bytes, bytes]] = {}
         self._read: dict[_Place, tuple[Value, FarCertificate]] = {}
+        self._news = anyio.Event()
 
     @property
     def source(self) -> Source:
@@ -60,7 +73,6 @@ class FleetCertificates:
             name=CERTIFICATES.name,
             every=lambda: [key for key, _ in self._store.scan(CERTIFICATES)],
             rows=self._rows,
-            calm=True,
             looked_at=True,
         )
 
@@ -87,12 +99,23 @@ class FleetCertificates:
 
     async def serve(self) -> None:
         """Until cancelled. What cannot be read leaves what was known before."""
-        while True:
-            try:
-                await self.read()
-            except HawkerError as error:
-                _log.warning("certificates of other nodes cannot be read", extra={"error": str(error)})
-            await self._clock.sleep(_EVERY_S)
+        stop = self._catalog.listen(self._touched)
+        try:
+            while True:
+                self._news = anyio.Event()
+                try:
+                    await self.read()
+                except HawkerError as error:
+                    _log.warning("certificates of other nodes cannot be read", extra={"error": str(error)})
+                with anyio.move_on_after(_EVERY_S):
+                    await self._news.wait()
+                await self._clock.sleep(_GATHER_S)
+        finally:
+            stop()
+
+    def _touched(self, touched: Touched) -> None:
+        if touched.everything or not _TABLES.isdisjoint(touched.tables):
+            self._news.set()
 
     async def read(self) -> None:
         """Fetches what is new. Raises what a query raises."""

@@ -29,9 +29,7 @@ else:
     certificate_chain = deferred("hawker.secret.certificate_chain")
 
 _LOOK_EVERY_S = 1.0
-SPREAD_S, FLEET_SPREAD_S = 1.0, 4.0
-"""So long have the edge, and the edges and name servers of a fleet, to hear of a challenge before the authority is sent
-to them."""
+SPREAD_S, _FLEET_SPREAD_S, _AGENT_SPREAD_S = 1.0, 3.0, 4.0
 _FIRST_TRIES = 2
 AGAIN_S, _AGAIN_AT_MOST_S = 240.0, 86_400.0
 """After the first failure; twice as long after each further one. Public authorities bear five failed proofs an hour:
@@ -42,6 +40,14 @@ TRIES = Allowance(30 / 3600, 30)
 """Of one app, a second: all apps share the node's account, and public authorities bear 300 orders of one in three
 hours."""
 _log = bind("hawker.certificates")
+
+
+def spread_of(settings: Settings, *, in_fleet: bool) -> float:
+    """How long the edge, or the edges and name servers of a fleet, have to hear of a challenge before the authority is
+    sent to them, seconds. A catalog that is an agent tells of changes later."""
+    if not in_fleet:
+        return SPREAD_S
+    return _FLEET_SPREAD_S if settings.catalog_url is None else _AGENT_SPREAD_S
 
 
 class CertificateOrders:

@@ -293,7 +293,7 @@ async def _serve(
                 edge.door.listen_addresses(resolver.book.tell_addresses)
             tasks.start_soon(edge.serve)
             if settings.acme_directory is not None:
-                spread_s = certificate_orders.SPREAD_S if fleet is None else certificate_orders.FLEET_SPREAD_S
+                spread_s = certificate_orders.spread_of(settings, in_fleet=fleet is not None)
                 buyer = certificate_orders.CertificateBuyer
                 tasks.start_soon(buyer(deps.store, deps.certificates, settings, deps.clock, spread_s).serve)
             if resolver is not None:
