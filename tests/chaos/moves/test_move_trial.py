@@ -38,7 +38,7 @@ async def test_a_client_loses_nothing_whoever_dies_and_when_a_link_is_cut(tmp_pa
     cut = Blow(OrderedMove("warm"), cut_s=2, cut_at=MoveState.WARMING)
     rows = await played(MoveTrialPlan(modes=("warm",), places=SHORTEST, cancels=False, cuts=(cut,), where=tmp_path))
     assert {row.blow for row in rows} == {"none", *SHORTEST, "cut 2 s at warming"}
-    assert {row.end for row in rows} == {"done"}
+    assert [row for row in rows if row.end != "done"] == []
 
 
 @pytest.mark.long(
@@ -93,11 +93,11 @@ async def test_a_client_loses_nothing_at_any_place_of_any_move(tmp_path: Path) -
 )
 async def test_a_database_loses_no_transaction_and_stays_sound(tmp_path: Path) -> None:
     plan = MoveTrialPlan(workload="database", modes=("warm",), places=SHORT, cancels=False, where=tmp_path)
-    assert {row.end for row in await played(plan)} == {"done"}
+    assert [row for row in await played(plan) if row.end != "done"] == []
 
 
 @pytest.mark.long(reason="eight moves for each writer; the test above with a ledger is the short form")
 @pytest.mark.parametrize("workload", ["root", "blocks", "git"])
 async def test_a_client_of_another_kind_loses_nothing(tmp_path: Path, workload: str) -> None:
     plan = MoveTrialPlan(workload=workload, modes=("warm",), places=SHORT, cancels=False, where=tmp_path)
-    assert {row.end for row in await played(plan)} == {"done"}
+    assert [row for row in await played(plan) if row.end != "done"] == []

@@ -17,6 +17,8 @@ class BlowRow(msgspec.Struct, frozen=True, kw_only=True):
     away_s: float
     findings: tuple[str, ...]
     """What must not be, for people; none is good."""
+    reason: str = ""
+    """Why the move ended so, in the move's own words; empty when it says nothing."""
 
 
 class BlowsReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -272,8 +272,9 @@ class MoveTrial:
         if len(ordered) > 1 or len(returned) != blow.move.goes_back:
             findings.append(f"of one order came {len(ordered)} moves, and {len(returned)} back")
         findings += await self._judged(ended, *ends, machine)
-        end = ended.state if ended is not None else "none"
-        return msgspec.structs.replace(row, end=end, recovered_s=recovered_s, away_s=away_s, findings=tuple(findings))
+        end, reason = ("none", "") if ended is None else (ended.state, ended.reason)
+        times = {"recovered_s": recovered_s, "away_s": away_s}
+        return msgspec.structs.replace(row, end=end, reason=reason, findings=tuple(findings), **times)
 
     async def _forget_image(self, stall: LabNode) -> None:
         """So that it has to fetch it once more."""
