@@ -50,14 +50,24 @@ async def test_a_link_whose_label_was_wiped_off_is_nobodys(network: NodeNetwork)
     assert await network.lost([plan, other]) == {}
 
 
-async def test_a_network_whose_other_end_went_elsewhere_is_deleted_all_the_same(network: NodeNetwork) -> None:
+@pytest.mark.parametrize("taken", [False, True], ids=["its number is free", "its number is taken"])
+async def test_a_network_whose_other_end_went_elsewhere_is_deleted_all_the_same(
+    network: NodeNetwork, taken: bool
+) -> None:
     """As of a daemon that was begun in a network namespace of its own, beside machines of the one before."""
     plan, other = _plan(), _plan(8)
     for each in (plan, other):
         await network.ensure(each)
     name = veth_name(network.node_id, plan.machine_id)
+    index = links.index_of(name)
     await anyio.run_process(("ip", "link", "set", name, "netns", str(network.path_of(other.machine_id))))
-    await network.delete(plan.machine_id)
+    if taken:
+        await anyio.run_process(("ip", "link", "add", "others", "index", str(index), "type", "bridge"))
+    try:
+        await network.delete(plan.machine_id)
+        assert links.index_of("others") == (index if taken else None), "another link of that number is none of ours"
+    finally:
+        await anyio.run_process(("ip", "link", "delete", "others"), check=False)
     assert await network.list() == [other.machine_id]
     assert netns.inside(network.path_of(other.machine_id), lambda: links.index_of(name)) is None
 

@@ -25,8 +25,9 @@ from hawker.store.contract import Reader
 from hawker.vault import Vault
 
 _EVERY_S, _QUERY_S = 1.0, 5.0
-_GATHER_S = 0.02
-"""From a change to what is read: more of them may come."""
+_GATHER_S, _CALM_S = 0.02, 0.25
+"""From a change to what is read, since more of them may come; and from one reading to the next one, however many come:
+each is of all rows."""
 _KNOWN = "SELECT node, hostname, app, created_at, updated_at FROM certificates WHERE node <> ?"
 _CHALLENGES = (
     "SELECT hostname, token, answer, app, kind FROM challenges WHERE node <> ? ORDER BY node, hostname LIMIT 1000"
@@ -107,6 +108,7 @@ class FleetCertificates:
                     await self.read()
                 except HawkerError as error:
                     _log.warning("certificates of other nodes cannot be read", extra={"error": str(error)})
+                await self._clock.sleep(_CALM_S)
                 with anyio.move_on_after(_EVERY_S):
                     await self._news.wait()
                 await self._clock.sleep(_GATHER_S)

@@ -294,12 +294,9 @@ class NodeNetwork:
             netns.delete(path)
             return None
         with host_sockets() as host:
-            try:
-                link = links.link(host.routes, end)
-            except OSError as error:
-                if error.errno != errno.ENODEV:
-                    raise
-                netns.delete(path)  # the other end is in another namespace than ours, and goes with this one
+            link = self._end_here(host.routes, end)
+            if link is None:
+                netns.delete(path)  # which takes the other end along
                 return None
             bridge = link.master
             name = None if bridge is None else socket.if_indextoname(bridge)  # while our port keeps it there
@@ -313,6 +310,17 @@ class NodeNetwork:
         netns.delete(path)
         inside("unbound")
         return name
+
+    def _end_here(self, routes: NetlinkSocket, index: int) -> links.HostLink | None:
+        """The other end of a machine's link. None where that is in another namespace than ours: in ours its number is
+        nobody's, or that of a link which is none of this node's."""
+        try:
+            link = links.link(routes, index)
+        except OSError as error:
+            if error.errno != errno.ENODEV:
+                raise
+            return None
+        return link if link.name.startswith(interface_prefix(self.node_id)) else None
 
     def _sweep(self) -> None:
         with host_sockets() as host:
