@@ -259,9 +259,14 @@ def cpu_s(pid: int) -> float:
 
 def with_nothing_to_do(pid: int, seconds: int) -> str:
     time.sleep(_BEGUN_S)
-    before = cpu_s(pid)
+    before = run_s(pid)
     time.sleep(seconds)
-    return f"{resident_kib(pid) / 1024:.1f} MiB, {(cpu_s(pid) - before) / seconds:.2%} of a core in {seconds} s"
+    return f"{resident_kib(pid) / 1024:.1f} MiB, {(run_s(pid) - before) / seconds:.2%} of a core in {seconds} s"
+
+
+def run_s(pid: int) -> float:
+    """As the scheduler has it, to the nanosecond: a tick of the clock rarely meets who hardly runs."""
+    return sum(int(each.read_text().split()[0]) for each in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
 def main() -> None:
