@@ -45,6 +45,14 @@ def test_a_volume_whose_use_is_not_known_has_none() -> None:
     assert "used" not in about(OwnedVolume("shop", volume(bytes_used=None, bytes_total=None)))
 
 
+def test_host_has_a_column_where_one_is_away_or_it_may_be_wide() -> None:
+    here, away = OwnedVolume("shop", volume()), OwnedVolume("shop", volume(host_status="unreachable"))
+    assert "HOST" not in listing([here], NOW) and f" {here.volume.zone} " in listing([here], NOW, wide=True)
+    headings, first, second = click.unstyle(listing([here, away], NOW)).splitlines()
+    assert "HOST" in headings and "away" not in first
+    assert f"{away.volume.state}  {away.volume.zone} away" in second
+
+
 def test_one_day_is_no_days() -> None:
     text = about(OwnedVolume("shop", volume(snapshot_retention=1, auto_backup_enabled=False)))
     assert "manual, kept for 1 day" in text.splitlines()[-2]

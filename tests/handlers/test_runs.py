@@ -54,6 +54,12 @@ async def test_runs_are_narrowed_by_flow_and_state_and_come_in_pages(worker: Sim
     assert seen == sorted(seen, reverse=True)
 
 
+async def test_name_of_no_flow_is_refused(worker: SimWorker) -> None:
+    assert (await _list(worker, flow="stop")).runs == ()
+    with pytest.raises(BadRequest, match=r"there is no flow stpo: the flows are .*, stop, "):
+        await _list(worker, flow="stpo")
+
+
 async def test_pages_go_back_to_the_first_run(worker: SimWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(10):
         await worker.stopped()

@@ -201,24 +201,27 @@ async def taken(
         await clock.sleep(next(looks, _LOOKS_S[-1]))
 
 
+_OK = "ok"
 _HEADINGS = ("ID", "NAME", "APP", "STATE", "SIZE", "MACHINE", "AGE")
 _WIDE = ("USED", "REGION", "ENCRYPTED")
 _SNAPSHOT_HEADINGS = ("ID", "STATUS", "SIZE", "VOLUME SIZE", "KEPT FOR", "CREATED", "AGE")
 
 
 def listing(volumes: Sequence[OwnedVolume], now: datetime, *, wide: bool = False) -> str:
-    """The host of one that is away is named in place of what is not known of it."""
-    rows = ((*_row(owned, now), *(_wide(owned.volume) if wide else ())) for owned in volumes)
-    return table((*_HEADINGS, *(_WIDE if wide else ())), rows)
+    """Hosts are shown where one is away. Of such a volume all else is what the host said last."""
+    hosts = wide or any(owned.volume.host_status != _OK for owned in volumes)
+    rows = ((*_row(owned, now, hosts=hosts), *(_wide(owned.volume) if wide else ())) for owned in volumes)
+    return table((*_HEADINGS[:4], *(("HOST",) * hosts), *_HEADINGS[4:], *(_WIDE if wide else ())), rows)
 
 
-def _row(owned: OwnedVolume, now: datetime) -> tuple[object, ...]:
-    volume, there = owned.volume, owned.volume.host_status == "ok"
+def _row(owned: OwnedVolume, now: datetime, *, hosts: bool) -> tuple[object, ...]:
+    volume, there = owned.volume, owned.volume.host_status == _OK
     return (
         volume.id,
         volume.name,
         owned.app,
-        (f"{volume.state}, damaged" if is_damaged(volume) else volume.state) if there else f"{volume.zone} away",
+        f"{volume.state}, damaged" if is_damaged(volume) else volume.state,
+        *((volume.zone if there else f"{volume.zone} away",) * hosts),
         f"{volume.size_gb} GiB",
         volume.attached_machine_id,
         age(volume.created_at, now) if there else None,
@@ -231,7 +234,7 @@ def is_damaged(volume: Volume) -> bool:
 
 
 def _wide(volume: Volume) -> tuple[object, ...]:
-    if volume.host_status != "ok":
+    if volume.host_status != _OK:
         return (None, volume.region, None)
     used = None if volume.bytes_used is None else size(volume.bytes_used)
     return (used, volume.region, _yes(volume.encrypted))

@@ -71,6 +71,8 @@ class Runner(Generic[D]):
         self._observer = observer or Silent()
         self._queues = {name: Turns(_share_of(name, limit)) for name, limit in (queues or {}).items()}
         named = _by_name(flows, queues or {})
+        self.flows = tuple(sorted(named))
+        """The names of all."""
         last = journal.newest_id(store)
         self._ledger = Ledger(named, deps, clock, keep_runs, epoch, self._begin, self._finish, last, self._observer)
         self._log = log or logging.getLogger("hawker.fsm")

@@ -50,6 +50,8 @@ class RunHandlers:
             raise BadRequest(f"limit must be between 1 and {RUNS_IN_PAGE}, not {query.limit}")
         resource = _resource(query.resource_id) if query.resource_id else None
         shown = self._newest(resource, query)
+        if not shown and query.flow and query.flow not in self._runner.flows:
+            raise BadRequest(f"there is no flow {query.flow}: the flows are {', '.join(self._runner.flows)}")
         more = len(shown) > query.limit
         return RunList(runs=tuple(shown[: query.limit]), next_cursor=shown[query.limit - 1].id if more else None)
 

@@ -33,8 +33,14 @@ def test_a_file_of_variables_is_imported(hawker: Hawker, node: FakeNode, monkeyp
 
 
 def test_secrets_are_removed(hawker: Hawker, node: FakeNode) -> None:
-    hawker("secrets", "unset", "-a", "shop", "A", "B")
-    assert values(node) == {"A": None, "B": None}
+    hawker("secrets", "unset", "-a", "shop", "KEY")
+    assert values(node) == {"KEY": None}
+
+
+def test_none_is_removed_where_one_is_not_set(hawker: Hawker, node: FakeNode) -> None:
+    said = hawker("secrets", "unset", "-a", "shop", "KEY", "KYE")
+    assert said.status == ExitStatus.NOT_FOUND and "app shop has no secret KYE" in said.err
+    assert "update_secrets" not in node.calls
 
 
 def test_secrets_are_listed_and_shown_only_on_request(hawker: Hawker, node: FakeNode) -> None:
@@ -54,8 +60,8 @@ def test_the_app_is_the_one_named_else_that_of_the_file_here_else_the_default_on
     hawker: Hawker, node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    hawker("secrets", "unset", "A")
+    hawker("secrets", "unset", "KEY")
     Path("fly.toml").write_text("app = 'shop'\n")
-    hawker("secrets", "unset", "A")
-    hawker("secrets", "unset", "-a", "other", "A")
+    hawker("secrets", "unset", "KEY")
+    hawker("secrets", "unset", "-a", "other", "KEY")
     assert [call.params.app_name for call in node.calls["update_secrets"]] == ["default", "shop", "other"]

@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from hawker.api.caller import Caller
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.secret import (
     LIST_SECRETS,
@@ -16,6 +17,7 @@ from hawker.api.contract.secret import (
 from hawker.cli.connect import talk
 from hawker.cli.options import one_app_option
 from hawker.cli.output import Form, local, output_option, show, table
+from hawker.errors import NotFound
 
 
 @click.group("secrets", no_args_is_help=True)
@@ -86,8 +88,21 @@ def import_secrets(ctx: click.Context, app: str, form: Form) -> None:
 @output_option
 @click.pass_context
 def unset_secrets(ctx: click.Context, app: str, names: tuple[str, ...], form: Form) -> None:
-    """Remove secrets. Existing machines keep them until they are updated."""
-    _update(ctx, app, dict.fromkeys(names), form)
+    """Remove secrets: all of them, or none where one is not set. Existing machines keep them until they are updated."""
+    answer = talk(ctx, lambda caller: _unset(caller, app, names))
+    show(answer, form, _version)
+
+
+async def _unset(caller: Caller, app: str, names: tuple[str, ...]) -> SecretsUpdated:
+    """Raises `NotFound`."""
+    params = AppParams(app_name=app)
+    there = {secret.name for secret in (await caller.call(LIST_SECRETS, params=params)).secrets}
+    missing = [name for name in names if name not in there]
+    if missing:
+        raise NotFound(
+            f"app {app} has no secret {', '.join(missing)}: `hawker secrets list -a {app}` lists what it has"
+        )
+    return await caller.call(UPDATE_SECRETS, params=params, body=UpdateSecretsRequest(values=dict.fromkeys(names)))
 
 
 def _update(ctx: click.Context, app: str, values: dict[str, str | None], form: Form) -> None:

@@ -109,6 +109,13 @@ def furnish(node: FakeNode) -> None:
     )
 
 
+def test_drain_names_the_volumes_that_it_leaves(hawker: Hawker, node: FakeNode) -> None:
+    furnish(node)
+    said = hawker("node", "drain", "0badc")
+    assert said.status == 0
+    assert f"no machine has {FREE}, and a drain leaves such volumes here" in said.err
+
+
 def test_the_smallest_leaves_first_and_all_is_backed_up_before(hawker: Hawker, node: FakeNode) -> None:
     furnish(node)
     said = hawker("node", "evacuate", "0badc")

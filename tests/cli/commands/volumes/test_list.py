@@ -18,10 +18,10 @@ def shelve(node: FakeNode) -> None:
 def test_volumes_of_all_apps_are_listed_without_those_that_were_destroyed(node: FakeNode, hawker: Hawker) -> None:
     shelve(node)
     heading, *rows = (line.split() for line in hawker("volumes", "list", "-o", "wide").out.splitlines())
-    assert heading == ["ID", "NAME", "APP", "STATE", "SIZE", "MACHINE", "AGE", "USED", "REGION", "ENCRYPTED"]
-    assert rows[0][:7] == [FREE, "data", "shop", "created", "3", "GiB", "-"]
+    assert heading == ["ID", "NAME", "APP", "STATE", "HOST", "SIZE", "MACHINE", "AGE", "USED", "REGION", "ENCRYPTED"]
+    assert rows[0][:4] == [FREE, "data", "shop", "created"] and rows[0][5:8] == ["3", "GiB", "-"]
     assert rows[0][-4:] == ["5.0", "MiB", "local", "no"]
-    assert rows[1][0] == USED and rows[1][6] == "3d8f0000000001" and rows[1][-1] == "yes"
+    assert rows[1][0] == USED and rows[1][7] == "3d8f0000000001" and rows[1][-1] == "yes"
     assert len(rows) == 2
 
 

@@ -136,6 +136,12 @@ def drain_command(
         note(f"{sum(bool(each.copy) for each in moved)} moved, {sum(map(stay, moved))} stay")
         if any(map(stay, moved)):
             note(f"`hawker node uncordon {found.id}` lets the node accept new machines again")
+        free = [each.volume.id for each in free_of(await volumes_on(caller, NodeId(found.id)))]
+        if free:
+            note(
+                f"no machine has {', '.join(free)}, and a drain leaves such volumes here:"
+                " `hawker volumes move VOLUME --to-node NODE` moves one"
+            )
         return moved
 
     moved = talk(ctx, drain)
@@ -240,8 +246,12 @@ def evacuees(residents: Sequence[Resident], volumes: Sequence[OwnedVolume]) -> l
     """The smallest first. Volumes of machines go with them; those that were deleted stay."""
     by_machine = {each.volume.attached_machine_id: each for each in volumes if each.volume.attached_machine_id}
     found = [Evacuee(resident=each, volume=by_machine.get(each.machine_id)) for each in residents]
-    free = [each for each in volumes if not each.volume.attached_machine_id and each.volume.state not in LEAVING]
-    return sorted([*found, *(Evacuee(volume=each) for each in free)], key=lambda each: each.bytes_used)
+    return sorted([*found, *(Evacuee(volume=each) for each in free_of(volumes))], key=lambda each: each.bytes_used)
+
+
+def free_of(volumes: Sequence[OwnedVolume]) -> list[OwnedVolume]:
+    """Those that no machine has, without those that were deleted."""
+    return [each for each in volumes if not each.volume.attached_machine_id and each.volume.state not in LEAVING]
 
 
 async def volumes_on(caller: Caller, node_id: NodeId) -> list[OwnedVolume]:
