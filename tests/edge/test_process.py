@@ -7,7 +7,7 @@ import anyio
 import msgspec
 import pytest
 
-from hawker.edge import process, warden
+from hawker.edge import http_connection, process, warden
 from hawker.edge.process import is_own
 from hawker.edge.warden import SOFT_BYTES, MemoryWatch
 from hawker.feed import AskReport, CloseMachine, EdgeReport, GatePlace, MachineClosed, MachineRoute, WakeMachine
@@ -111,6 +111,24 @@ async def test_a_report_says_where_it_listens_and_what_it_counted(host: PlayedHo
     report = next(each for each in host.worker.heard if isinstance(each, EdgeReport))
     assert (report.bound[0].address, report.bound[0].port, report.bound[0].app) == (HOST, port, "shop")
     assert report.counters["answers_2xx"] == 1
+
+
+async def test_an_edge_at_rest_looks_at_who_comes_as_often_as_one_that_is_busy(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_LOOK_AT_REST_S", 1000.0)
+    monkeypatch.setattr(http_connection, "HEAD_S", 0.2)
+    looks = list[int]()
+    monkeypatch.setattr(host.edge.handshakes, "check_time", lambda: looks.append(len(host.edge._clients)))
+    port = free_port()
+    await host.publish(route(port, 1, handlers=("http",)))
+    for _ in range(2):  # it rests again in between
+        looks.clear()
+        reader, writer = await asyncio.open_connection(HOST, port)
+        with anyio.fail_after(30):
+            assert await reader.read() == b"", "nobody but the edge ends a head that does not come"
+        writer.close()
+        await eventually(lambda: looks[-1:] == [0])
 
 
 def test_only_the_hosts_own_clients_are_not_bounded_by_address() -> None:

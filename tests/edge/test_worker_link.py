@@ -8,7 +8,7 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from hawker.clock import SystemClock
+from hawker.clock import ManualClock, SystemClock
 from hawker.edge.worker_link import AWAY, WorkerLink
 from hawker.feed import (
     PART_MACHINES,
@@ -71,6 +71,22 @@ async def test_an_edge_process_that_begins_without_a_worker_knows_what_was_told_
         tasks.start_soon(WorkerLink(host.folder, SystemClock()).serve, heard)
         await eventually(lambda: heard.machines == [machine.id])
         tasks.cancel_scope.cancel()
+
+
+async def test_a_worker_that_is_away_is_looked_for_less_often_the_longer_it_is(tmp_path: Path) -> None:
+    pauses = list[float]()
+
+    class Noting(ManualClock):
+        async def sleep(self, seconds: float) -> None:
+            pauses.append(seconds)
+            await super().sleep(seconds)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(WorkerLink(tmp_path, Noting()).serve, Heard())
+        await eventually(lambda: pauses[-1:] == [0.5])
+        tasks.cancel_scope.cancel()
+    assert pauses[:20] == [0.1] * 20, "a daemon that is started again is found at once"
+    assert pauses == sorted(pauses)
 
 
 def many(count: int) -> list[MachineRoute]:

@@ -204,6 +204,10 @@ class HopDialer:
         self._busy: dict[GatePlace, dict[_Caller, None]] = {}
         self._done = False
 
+    def __len__(self) -> int:
+        """To how many gates there are connections."""
+        return len(self._busy.keys() | self._free.keys())
+
     async def dial(self, visit: Visit, began: float, make: Callable[[], P], *, lasting: bool) -> P:
         """The protocol that `make` makes is at the machine's service then. Raises `ProxyError`; the gate is avoided
         for a while."""

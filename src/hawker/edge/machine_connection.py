@@ -276,6 +276,10 @@ class MachinePool(Generic[R]):
         self._now = now
         self._kept: dict[_Key, list[tuple[float, R]]] = {}
 
+    def __len__(self) -> int:
+        """Of how many instances' services some are kept."""
+        return len(self._kept)
+
     def take(self, target: ServiceTarget, whose: str = "") -> R | None:
         """The one that rests for the shortest time."""
         key = _key(target, whose)

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from operator import attrgetter
 from pathlib import Path
 
@@ -68,7 +68,7 @@ from hawker.ids import AppName, MachineId
 from hawker.route_question import AskRoute, RouteExplained
 from hawker.value_object import ValueObject
 
-_LOOK_AGAIN_S = 0.1
+_LOOK_AGAIN_S, _LOOK_AT_REST_S = 0.1, 1.0
 _LINES_PER_S = 10
 _FEW = 1000
 _log = log.bind("hawker.edge")
@@ -131,8 +131,11 @@ class Edge:
         self.certificates = CertificateBook(folder, clock)
         descriptors = DescriptorCount(self._now)
         self.memory, self.too_large = MemoryWatch(self._now, parts.memory, give_back), asyncio.Event()
+        self._came = asyncio.Event()  # somebody, since the last look
 
         def scarce() -> bool:
+            """Asked for each one who comes."""
+            self._came.set()
             return descriptors.scarce() or self.memory.large()
 
         self._clients = table = ConnectionTable(EDGE_CONNECTIONS, scarce, is_own)
@@ -155,6 +158,8 @@ class Edge:
         self._explainer = Explainer(
             self._routes, self.gates, self.certificates, replays, self.proxied.believes, self._challenge
         )
+        here = table, hops, self._shaking, self.proxied.table, self.datagrams
+        self._timed: tuple[Sized, ...] = (*here, self._pool, self._pool_of_hops, self._hop_dialer)
         self._listeners = Listeners(channel, self._doors, self.proxied.accept, self.datagrams.open, clock)
 
     def _doors(self) -> Iterable[Door]:
@@ -450,7 +455,7 @@ class Edge:
 
     async def _tick(self) -> None:
         while True:
-            await self._clock.sleep(_LOOK_AGAIN_S)
+            await self._pause()
             self._visits.look_again()
             self._http.check_time()
             self.handshakes.check_time()
@@ -462,6 +467,15 @@ class Edge:
             self._hop_dialer.sweep()
             if self.memory.too_long() and len(self._clients) < _FEW:
                 self.too_large.set()  # it is nobody's who is here
+
+    async def _pause(self) -> None:
+        """Before the next look; while nobody is here and no connection is kept it comes with whoever comes first."""
+        self._came.clear()
+        if any(map(len, self._timed)):
+            await self._clock.sleep(_LOOK_AGAIN_S)
+            return
+        with anyio.move_on_after(_LOOK_AT_REST_S):
+            await self._came.wait()
 
 
 def is_own(address: str) -> bool:

@@ -41,7 +41,8 @@ from hawker.route_question import AskRoute
 AWAY = "the node's daemon is away"
 UNHEARD = "the node's daemon was asked, and did not answer"
 """It may have done what it was asked for."""
-_AGAIN_S = 0.1
+_AGAIN_S, _LONGEST_AGAIN_S, _OF_ABSENCE = 0.1, 0.5, 1 / 20
+"""A worker that is away is looked for again after a twentieth of the time that it was away, within these bounds."""
 _REST_OF_TIME = 30
 """After a write nothing is written for so many times as long as it took."""
 _READ_BYTES = 1 << 18
@@ -82,6 +83,7 @@ class WorkerLink:
         self._folder = folder
         self._clock = clock
         self._writer: asyncio.StreamWriter | None = None
+        self._away_since = clock.monotonic()
         self._calls: dict[int, asyncio.Future[str]] = {}
         self._number = 0
         self._known: dict[MachineId, MachineRoute] = {}
@@ -97,7 +99,8 @@ class WorkerLink:
             with suppress(OSError, EOFError, ValueError):
                 await self._converse(reader)
             self._hang_up()
-            await self._clock.sleep(_AGAIN_S)
+            away_s = self._clock.monotonic() - self._away_since
+            await self._clock.sleep(min(max(_AGAIN_S, away_s * _OF_ABSENCE), _LONGEST_AGAIN_S))
 
     async def keep(self) -> None:
         """Write down what was told last, soon after it was, and with a small part of the time. Until cancelled."""
@@ -221,7 +224,7 @@ class WorkerLink:
     def _hang_up(self) -> None:
         if self._writer is not None:
             self._writer.close()
-            self._writer = None
+            self._writer, self._away_since = None, self._clock.monotonic()
         for answer in self._calls.values():
             if not answer.done():
                 answer.set_result(UNHEARD)
