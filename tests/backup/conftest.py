@@ -56,14 +56,19 @@ def local(kept: Path, tmp_path: Path) -> BackupRepository:
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Path:
-    """Data in the first segment and in the short last one, a chunk of zeros that is stored, else a hole."""
+    """Data in the first segment and in the short last one, a chunk of zeros that is stored, else a hole. What tests
+    write there is nowhere in it: each write changes the volume."""
     file = tmp_path / "volume"
     with file.open("wb") as stream:
         stream.truncate(SIZE)
-        stream.write(os.urandom(3 * CHUNK_BYTES) + bytes(CHUNK_BYTES) + b"text " * 100_000)
+        stream.write(_random(3 * CHUNK_BYTES) + bytes(CHUNK_BYTES) + b"text " * 100_000)
         stream.seek(SIZE - CHUNK_BYTES)
-        stream.write(os.urandom(CHUNK_BYTES))
+        stream.write(_random(CHUNK_BYTES))
     return file
+
+
+def _random(count: int) -> bytes:
+    return os.urandom(count).translate(bytes.maketrans(b"!?", b"12"))
 
 
 def bytes_of(file: Path) -> bytes:
