@@ -97,7 +97,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     machine_api: bool = False
 
     # machines of other hosts: who carries their packets, how many bytes a packet has, where others' arrive
-    mesh: Literal["auto", "kernel", "wireguard-go", "boringtun", "off"] = "auto"
+    mesh: Literal["auto", "kernel", "wireguard-go", "off"] = "auto"
     mesh_mtu: int = 1420
     mesh_port: int | None = None
     wireguard_listen: str | None = None

@@ -76,7 +76,7 @@ def _is_daemon(command: str) -> bool:
 
 def _is_mesh(command: str) -> bool:
     """What carries packets between hosts; the name of its device follows."""
-    return Path(command.split("\0")[0]).name in ("wireguard-go", "boringtun-cli")
+    return Path(command.split("\0")[0]).name == "wireguard-go"
 
 
 def _is_of_machine(name: str, command: str, environment: str) -> bool:

@@ -52,10 +52,6 @@ class MeshKind(StrEnum):
 
     KERNEL = "kernel"
     WIREGUARD_GO = "wireguard-go"
-    BORINGTUN = "boringtun"
-
-
-PROGRAMS: Mapping[MeshKind, str] = {MeshKind.WIREGUARD_GO: "wireguard-go", MeshKind.BORINGTUN: "boringtun-cli"}
 
 
 class TunnelDevice(Protocol):
@@ -234,7 +230,7 @@ class HostMesh:
             except (OSError, ValueError):
                 routes.apply([links.delete_link(self.name)])
                 return None
-        self.kind = self.kind or (MeshKind.KERNEL if in_kernel else _program_of(self._choice))
+        self.kind = MeshKind.KERNEL if in_kernel else MeshKind.WIREGUARD_GO
         return device
 
     async def _made(self) -> TunnelDevice:
@@ -255,9 +251,9 @@ class HostMesh:
             if shutil.which("wg", path=_PATH) is None:
                 return "wg is missing: apt-get install wireguard-tools"
             return await in_thread(Pool.HOST, self._make_in_kernel)
-        program = shutil.which(PROGRAMS[kind], path=_PATH)
+        program = shutil.which(kind, path=_PATH)
         if program is None:
-            return f"{PROGRAMS[kind]} is missing"
+            return "it is missing: apt-get install wireguard-go"
         return await in_thread(Pool.HOST, self._begin, program)
 
     def _begin(self, program: str) -> str:
@@ -309,7 +305,3 @@ class HostMesh:
     def _ways(self, index: int) -> list[NetlinkRequest]:
         """What is routed to the device."""
         return [links.add_route(IPv6Interface(PRIVATE.with_prefixlen), index)]
-
-
-def _program_of(choice: Sequence[MeshKind]) -> MeshKind | None:
-    return next((kind for kind in choice if kind in PROGRAMS and shutil.which(PROGRAMS[kind], path=_PATH)), None)

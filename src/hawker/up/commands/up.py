@@ -76,8 +76,8 @@ HELP: dict[str, str] = {
     "machine_packets_per_s": "How many packets a machine may send in a second; 0: no limit.",
     "machine_api": "Answer this API to machines, too, at _api.internal:4280, for tokens other than the root token;"
     " default: no.",
-    "mesh": "Who carries packets between machines of two hosts: kernel, wireguard-go or boringtun; auto: the first of"
-    " them that works here; off: nobody.",
+    "mesh": "Who carries packets between machines of two hosts: kernel or wireguard-go; auto: the first of them"
+    " that works here; off: nobody.",
     "mesh_mtu": "How many bytes a packet between machines of two hosts has at most, from 1280; the same on all hosts.",
     "mesh_port": "The UDP port at which other hosts' packets arrive; default the port of gossip plus 2.",
     "wireguard_listen": "HOST:PORT at which people's own computers enter private networks over WireGuard: where they"
