@@ -1,17 +1,24 @@
 """What the tunnel between two hosts costs: throughput of one TCP stream and round trips of one byte, from a machine of
 one host to a machine of the other, beside the same between the hosts themselves, which are joined by veth pairs and a
-bridge of this machine. In turns, in one run.
+bridge of this machine; and the processor time of each end's wireguard-go for a GiB. In turns, in one run, also of
+several such programs. On a host with other work only that time counts, and how the programs compare.
 
-    PYTHONPATH=. python bench/mesh.py [rounds]
+    PYTHONPATH=. python bench/mesh.py [--rounds N] [PROGRAM ...]
 """
 
+import argparse
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
+from edge_idle import run_s
+
+from hawker.host.address import mesh_name
 from tests.host.mesh.test_packets import Two, meshed
 
 _SECONDS, _TRIPS = 5, 2000
@@ -42,47 +49,86 @@ print(took[len(took) // 2] * 1000, took[len(took) * 99 // 100] * 1000)
 """
 
 
+_PROGRAM = "import sys; from hawker.host.mesh.program import program_of; print(program_of(sys.argv[1]).pid)"
+
+
+class _Way(NamedTuple):
+    """From where to where; `ends` are the processes that carry packets."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    address: str
+    ends: tuple[int, ...] = ()
+
+
+class _Found(NamedTuple):
+    gbit_per_s: float
+    middle_ms: float
+    late_ms: float
+    ends_s_per_gib: tuple[float, ...]
+
+
 def _run(*words: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-def _gbit_per_s(source: tuple[str, ...], address: str) -> float:
-    said = _run(*source, "iperf3", "--client", address, "--time", str(_SECONDS), "--json")
-    return float(json.loads(said)["end"]["sum_received"]["bits_per_second"]) / 1e9
+def _round(way: _Way) -> _Found:
+    before = [run_s(pid) for pid in way.ends]
+    said = json.loads(_run(*way.source, "iperf3", "--client", way.address, "--time", str(_SECONDS), "--json"))
+    received = said["end"]["sum_received"]
+    took = [(run_s(pid) - was) / received["bytes"] * 2**30 for pid, was in zip(way.ends, before, strict=True)]
+    middle, late = _run(*way.source, sys.executable, "-c", _TRIP, way.address).split()
+    return _Found(received["bits_per_second"] / 1e9, float(middle), float(late), tuple(took))
 
 
-def _trips_ms(source: tuple[str, ...], address: str) -> tuple[float, float]:
-    middle, late = _run(*source, sys.executable, "-c", _TRIP, address).split()
-    return float(middle), float(late)
+def _hosts(two: Two) -> _Way:
+    near, far = (host.before_it for host in two.lab.hosts)
+    return _Way(near, far, two.lab.hosts[1].address)
 
 
-def _measure(two: Two, rounds: int) -> None:
-    inside, far = (each.inside[:-2] for each in (two.here, two.there))
-    near_host, far_host = (host.before_it for host in two.lab.hosts)
-    ways = {
-        "hosts, veth": (near_host, far_host, two.lab.hosts[1].address),
-        "machines, mesh": (inside, far, two.there.address),
-    }
-    servers = []
-    for _, there, _ in ways.values():
-        servers.append(subprocess.Popen((*there, "iperf3", "--server"), stdout=subprocess.DEVNULL))
-        echo = subprocess.Popen((*there, sys.executable, "-c", _ECHO), stdout=subprocess.PIPE)
-        assert echo.stdout is not None and echo.stdout.readline() == b"ready\n"
-        servers.append(echo)
-    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ways}
-    try:
-        for _ in range(rounds):
-            for name, (source, _, address) in ways.items():
-                found[name].append((_gbit_per_s(source, address), *_trips_ms(source, address)))
-    finally:
-        for server in servers:
-            server.kill()
-            server.wait()
+def _machines(two: Two) -> _Way:
+    ends = (
+        int(_run(*host.before_it, sys.executable, "-c", _PROGRAM, mesh_name(node)))
+        for host, node in zip(two.lab.hosts, two.nodes, strict=True)
+    )
+    return _Way(two.here.inside[:-2], two.there.inside[:-2], two.there.address, tuple(ends))
+
+
+def _serve(stack: ExitStack, there: tuple[str, ...]) -> None:
+    for words in (("iperf3", "--server", "--forceflush"), (sys.executable, "-c", _ECHO)):
+        server = stack.enter_context(subprocess.Popen((*there, *words), stdout=subprocess.PIPE))
+        stack.callback(server.kill)
+        assert server.stdout is not None and server.stdout.readline(), "it says when it listens"
+
+
+def _measure(ways: dict[str, _Way], rounds: int) -> None:
+    found: dict[str, list[_Found]] = {name: [] for name in ways}
+    with ExitStack() as stack:
+        for way in ways.values():
+            _serve(stack, way.target)
+        for number in range(rounds):
+            for name, way in list(ways.items())[:: -1 if number % 2 else 1]:
+                found[name].append(_round(way))
     for name, results in found.items():
-        speed, middle, late = (median(each) for each in zip(*results, strict=True))
-        print(f"{name:16} {speed:6.2f} Gbit/s, round trip p50 {middle:.3f} ms, p99 {late:.3f} ms")
+        speed, middle, late = (median(each) for each in list(zip(*results, strict=True))[:3])
+        ends = ", ".join(f"{median(each):.2f}" for each in zip(*(each.ends_s_per_gib for each in results), strict=True))
+        of_ends = f"; a GiB took its ends {ends} s" if ends else ""
+        print(f"{name:34} {speed:6.2f} Gbit/s, round trip p50 {middle:.3f} ms, p99 {late:.3f} ms{of_ends}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("programs", nargs="*", type=Path, help="wireguard-go as files; default: the host's own")
+    given = parser.parse_args()
+    ways: dict[str, _Way] = {}
+    with ExitStack() as stack:
+        for program in given.programs or [None]:
+            both = stack.enter_context(meshed(Path(stack.enter_context(TemporaryDirectory())), program))
+            ways.setdefault("hosts, veth", _hosts(both))
+            ways[f"machines, {program or 'mesh'}"] = _machines(both)
+        _measure(ways, given.rounds)
 
 
 if __name__ == "__main__":
-    with TemporaryDirectory() as place, meshed(Path(place)) as both:
-        _measure(both, int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    main()

@@ -20,7 +20,7 @@ from hawker.chaos.hostile.python_image import PYTHON, REFERENCE, write_python_im
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest
 from hawker.host.address import mesh_name
-from hawker.host.mesh.device import ProgramDevice
+from hawker.host.mesh.program import ProgramDevice
 from tests.e2e.command_line import CommandLine
 from tests.e2e.shop import Shop
 from tests.e2e.test_dns import FIND

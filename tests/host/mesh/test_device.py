@@ -16,10 +16,10 @@ from hawker.host.mesh.device import (
     KernelDevice,
     MemoryDevice,
     MeshKind,
-    ProgramDevice,
     TunnelDevice,
     device_with,
 )
+from hawker.host.mesh.program import ProgramDevice
 from hawker.host.mesh.wireguard import MeshPeer, difference, own_key
 from hawker.host.netlink import NetlinkSocket
 from hawker.ids import NodeId
@@ -118,7 +118,7 @@ async def test_a_device_is_found_by_its_key(host_mesh: HostMesh, tmp_path: Path)
     made = await host_mesh.there()
     change(made, peers(a=[1]))
     found = device_with(own_key(tmp_path / "key"))
-    assert found is not None and found.peers == peers(a=[1])
+    assert found is not None and found.state.peers == peers(a=[1])
     assert device_with(own_key(tmp_path / "strange")) is None
 
 

@@ -149,13 +149,15 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
 
 
 @contextmanager
-def meshed(place: Path) -> Iterator[Two]:
-    """In an empty directory."""
+def meshed(place: Path, program: Path | None = None) -> Iterator[Two]:
+    """In an empty directory; with this file in the place of the host's wireguard-go."""
     folders = [place / name for name in ("street", "0", "1")]
     for folder in folders:
         folder.mkdir()
     nodes = (NodeId(secrets.token_hex(4)), NodeId(secrets.token_hex(4)))
     with NetworkLab(folders[0], 2) as lab, ExitStack() as stack:
+        for host in lab.hosts if program else ():
+            host.run("mount", "--bind", str(program), shutil.which("wireguard-go") or "")
         at = [(lab.hosts[0], folders[1]), (lab.hosts[1], folders[2])]
         here, there, stranger = (
             Place(host, folder / "netns", MachineId(secrets.token_hex(7)), network_id)

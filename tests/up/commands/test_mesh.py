@@ -8,6 +8,7 @@ import pytest
 
 from hawker.cli.exits import ExitStatus
 from hawker.cli.main import main
+from hawker.host.mesh.device import OwnDevice
 from hawker.host.mesh.wireguard import MeshPeer, MeshState, PeerTraffic, own_key
 from hawker.place import Place
 from hawker.up.commands.mesh import tunnels, tunnels_table
@@ -48,11 +49,24 @@ def test_tunnels_work_while_hands_are_shaken_and_are_silent_after_200_s() -> Non
         },
         traffic={"new": PeerTraffic(now - 90, 2048, 100), "old": PeerTraffic(now - 200, 5, 6)},
     )
-    found = tunnels(state, now)
+    found = tunnels(OwnDevice(state, "/usr/bin/wireguard-go"), now)
     assert [(each.key, each.state, each.machines) for each in found] == [
         ("old", "silent", 2), ("new", "works", 1), ("never", "silent", 0)
     ]  # fmt: skip
     head, first, second, third = click.unstyle(tunnels_table(found, now)).splitlines()
-    assert head.split() == ["HOST", "STATE", "HANDSHAKE", "MACHINES", "RECEIVED", "SENT", "KEY"]
-    assert first.split() == ["10.0.0.2:4283", "silent", "3", "min", "ago", "2", "5", "B", "6", "B", "old"]
+    assert head.split() == ["HOST", "STATE", "HANDSHAKE", "MACHINES", "RECEIVED", "SENT", "CARRIER", "KEY"]
+    assert first.split() == [
+        "10.0.0.2:4283",
+        "silent",
+        "3",
+        "min",
+        "ago",
+        "2",
+        "5",
+        "B",
+        "6",
+        "B",
+        "/usr/bin/wireguard-go",
+        "old",
+    ]
     assert "90 s ago" in second and "2.0 KiB" in second and third.split()[:3] == ["10.0.0.4:4283", "silent", "-"]

@@ -10,7 +10,6 @@ import dataclasses
 import errno
 import re
 import shutil
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,24 +24,21 @@ from hawker.errors import Fault
 from hawker.fair.threads import Pool, in_thread
 from hawker.host import links
 from hawker.host.address import PRIVATE, mesh_name
+from hawker.host.mesh.program import ProgramDevice, program_of
 from hawker.host.mesh.wireguard import (
     MeshChange,
     MeshKey,
     MeshPeer,
     MeshState,
-    read_uapi,
     read_wg,
-    uapi_change,
-    uapi_identity,
     wg_peers,
 )
 from hawker.host.netlink import NetlinkRequest, NetlinkSocket
 from hawker.ids import NodeId
+from hawker.value_object import ValueObject
 
-_SOCKETS = Path("/var/run/wireguard")
 _ANSWERS_WITHIN_S = 5.0
 _STARTS_WITHIN_S = 10.0
-_CHUNK = 1 << 16
 _MESH = re.compile("hw[0-9a-f]{4}m")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -64,39 +60,6 @@ class TunnelDevice(Protocol):
 
     def change(self, change: MeshChange, after: Mapping[str, MeshPeer]) -> None:
         """At once, as far as others see. `after` are all peers as they then are."""
-
-
-class ProgramDevice:
-    """A program's device, by the socket that it listens at."""
-
-    def __init__(self, name: str, sockets: Path = _SOCKETS) -> None:
-        self._socket = sockets / f"{name}.sock"
-
-    def read(self) -> MeshState:
-        return read_uapi(self._said("get=1\n\n"))
-
-    def identify(self, key: MeshKey, port: int) -> None:
-        self._said(uapi_identity(key.private, port))
-
-    def change(self, change: MeshChange, after: Mapping[str, MeshPeer]) -> None:
-        self._said(uapi_change(change, after))
-
-    def _said(self, question: str) -> str:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-            line.settimeout(_ANSWERS_WITHIN_S)
-            line.connect(str(self._socket))
-            line.sendall(question.encode())
-            said = bytearray()
-            while not said.endswith(b"\n\n"):
-                more = line.recv(_CHUNK)
-                if not more:
-                    break
-                said += more
-        body, _, status = said.decode().rstrip("\n").rpartition("errno=")
-        if status != "0":
-            code = abs(int(status)) if status.lstrip("-").isdigit() else errno.EIO
-            raise OSError(code, f"the mesh refuses this: {status or 'no answer'}")
-        return body
 
 
 class KernelDevice:
@@ -164,17 +127,31 @@ class MemoryDevice:
         self._state = dataclasses.replace(self._state, peers=peers)
 
 
-def device_with(key: MeshKey) -> MeshState | None:
-    """What the device of this host says that has this key; None where none does. Raises `OSError`."""
+class OwnDevice(ValueObject, frozen=True):
+    """What a device says, and who carries its packets."""
+
+    state: MeshState
+    carrier: str
+    """`kernel`, or the file of a program; empty where that is not found."""
+
+
+def device_with(key: MeshKey) -> OwnDevice | None:
+    """The device of this host that has this key; None where none does. Raises `OSError`."""
     with NetlinkSocket() as routes:
         found = [link for link in links.links(routes) if _MESH.fullmatch(link.name)]
     for link in found:
-        device = KernelDevice(link.name) if link.kind == links.WIREGUARD else ProgramDevice(link.name)
+        in_kernel = link.kind == links.WIREGUARD
+        device = KernelDevice(link.name) if in_kernel else ProgramDevice(link.name)
         with suppress(OSError, ValueError):  # another node's, or one whose program ended
             state = device.read()
             if state.private == key.private:
-                return state
+                return OwnDevice(state, MeshKind.KERNEL if in_kernel else _file_of(link.name))
     return None
+
+
+def _file_of(device: str) -> str:
+    program = program_of(device)
+    return "" if program is None else program.file
 
 
 class HostMesh:

@@ -17,7 +17,7 @@ from hawker.cli.output import Form, age, output_option, show, show_change, size,
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart
 from hawker.fleet.mesh import SILENT_S
-from hawker.host.mesh.device import device_with
+from hawker.host.mesh.device import OwnDevice, device_with
 from hawker.host.mesh.wireguard import MeshState, PeerTraffic, own_key, renew_key
 from hawker.place import Place, default_data_dir
 
@@ -36,6 +36,8 @@ class TunnelView(msgspec.Struct, frozen=True, kw_only=True):
     """Since the device was made, 0 or more."""
     sent_bytes: int
     """Since the device was made, 0 or more."""
+    carrier: str
+    """Who carries its packets: kernel, or the file of a program; empty where that is not found."""
 
 
 @click.group("mesh", no_args_is_help=True)
@@ -58,7 +60,8 @@ def show_tunnels(data_dir: Path | None, form: Form) -> int:
     """Show this host's tunnels and whether they work.
 
     One line for each host that has a machine of a network that is here. The ends of a tunnel that works shake hands
-    every two minutes; one that has not for 200 s is silent. For root, on the host; its node may be down.
+    every two minutes; one that has not for 200 s is silent. CARRIER is the kernel or the program that carries the
+    packets. For root, on the host; its node may be down.
 
     \b
     Examples:
@@ -67,17 +70,17 @@ def show_tunnels(data_dir: Path | None, form: Form) -> int:
     """
     place = _place(data_dir)
     try:
-        state = device_with(own_key(place.mesh_key)) or MeshState()
+        device = device_with(own_key(place.mesh_key)) or OwnDevice(MeshState(), "")
     except OSError as error:
         raise CannotStart(f"the device of the tunnels cannot be read: {error.strerror or error}") from error
     now = SystemClock().now()
-    show(tunnels(state, now), form, lambda found: tunnels_table(found, now))
+    show(tunnels(device, now), form, lambda found: tunnels_table(found, now))
     return ExitStatus.OK
 
 
-def tunnels(state: MeshState, now: float) -> tuple[TunnelView, ...]:
+def tunnels(device: OwnDevice, now: float) -> tuple[TunnelView, ...]:
     """By endpoint. `now` is Unix time."""
-    found = []
+    state, found = device.state, []
     for key, peer in state.peers.items():
         traffic = state.traffic.get(key, PeerTraffic())
         found.append(
@@ -89,6 +92,7 @@ def tunnels(state: MeshState, now: float) -> tuple[TunnelView, ...]:
                 machines=len(peer.allowed),
                 received_bytes=traffic.received_bytes,
                 sent_bytes=traffic.sent_bytes,
+                carrier=device.carrier,
             )
         )
     return tuple(sorted(found, key=lambda each: (each.endpoint, each.key)))
@@ -103,11 +107,12 @@ def tunnels_table(found: tuple[TunnelView, ...], now: float) -> str:
             each.machines,
             size(each.received_bytes),
             size(each.sent_bytes),
+            each.carrier or None,
             each.key,
         )
         for each in found
     )
-    return table(("HOST", "STATE", "HANDSHAKE", "MACHINES", "RECEIVED", "SENT", "KEY"), rows)
+    return table(("HOST", "STATE", "HANDSHAKE", "MACHINES", "RECEIVED", "SENT", "CARRIER", "KEY"), rows)
 
 
 @command.command("rekey")
