@@ -224,8 +224,9 @@ async def node_beside(host: PlayedHost, pebble: Pebble, binding: str = "", domai
         )
 
     certificates.listen(tell)
-    orders = CertificateOrders(store, settings, clock)
-    return Node(store, certificates, orders, CertificateBuyer(store, certificates, settings, clock))
+    orders, buyer = CertificateOrders(store, settings, clock), CertificateBuyer(store, certificates, settings, clock)
+    store.listen(buyer.note)
+    return Node(store, certificates, orders, buyer)
 
 
 async def test_pebble_issues_what_is_ordered_and_clients_are_shown_it(host: PlayedHost, pebble_program: Path) -> None:

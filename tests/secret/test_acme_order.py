@@ -8,11 +8,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+import requests
 
 from hawker.errors import Unavailable
 from hawker.feed import HTTP_01
 from hawker.ids import AppName
-from hawker.secret.acme_order import AcmeOrder, Authority
+from hawker.secret.acme_order import AcmeOrder, Authority, _wait_of
 from tests.certificates import issued, root_pem
 
 NAME = "shop.example.com"
@@ -65,3 +66,21 @@ def test_an_authority_that_is_away_or_not_vouched_for_is_said_to_be(tmp_path: Pa
     missing = Authority(authority.directory, None, tmp_path / "none.pem", authority.key)
     with pytest.raises(Unavailable, match=r"none\.pem"):
         AcmeOrder(missing, NAME, AppName("shop")).begin((HTTP_01,))
+
+
+@pytest.mark.parametrize(
+    ("said", "wait_s"),
+    [
+        ("3", 3.0),
+        ("Sun, 29 Nov 2026 20:00:05 GMT", 5.0),
+        ("Sun, 29 Nov 2026 19:00:00 GMT", 0.0),
+        ("9" * 400, 7 * 86_400.0),
+        ("soon", 1.5),
+        ("-1", 1.5),
+        ("", 1.5),
+    ],
+)
+def test_an_authoritys_wish_to_be_asked_later_is_read_and_bounded(said: str, wait_s: float) -> None:
+    answer = requests.Response()
+    answer.headers.update({"Retry-After": said, "Date": "Sun, 29 Nov 2026 20:00:00 GMT"})
+    assert _wait_of(answer, unsaid_s=1.5) == wait_s

@@ -1,18 +1,31 @@
 """Orders of certificates: what may be ordered, by whom, and when each is due."""
 
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import cast
+
 import anyio
 import msgspec
 import pytest
 
 from hawker.api.contract.app import CREATE_APP, DELETE_APP, AppParams, CreateAppRequest
 from hawker.errors import NotFound, NotServed, Unprocessable
-from hawker.feed import HTTP_01
+from hawker.feed import HTTP_01, ShownChallenge
 from hawker.ids import AppName
 from hawker.record.app import CERTIFICATE_ORDERS, CERTIFICATES, CertificateOrder, CertificateRecord
-from hawker.secret.certificate_orders import AGAIN_S, TRIES, CertificateBuyer, CertificateOrders, is_due
+from hawker.secret.acme_order import AcmeOrder, Issued
+from hawker.secret.certificate_orders import (
+    AGAIN_S,
+    SPREAD_S,
+    TRIES,
+    CertificateBuyer,
+    CertificateOrders,
+    is_due,
+)
 from hawker.secret.certificates import PLATFORM
 from hawker.sim.node.sim_worker import APP, SimWorker
-from hawker.store.contract import Tx
+from hawker.store.contract import Observable, Tx
 from tests.certificates import issued
 
 pytestmark = pytest.mark.anyio
@@ -149,6 +162,87 @@ async def test_apps_take_turns_and_each_has_so_many_tries(worker: SimWorker, ord
     await orders.put(APP, HOST)
     mine = buyer.next()
     assert mine is not None and mine.hostname == HOST
+
+
+class PlayedOrder(AcmeOrder):
+    """At an authority that is not done when it is asked first, and wishes to be left alone for so long each time."""
+
+    def __init__(self, wishes: Sequence[float], now: Callable[[], float]) -> None:
+        self._wishes, self._now = list(wishes), now
+        self.shown_at, self.looks = 0.0, list[float]()
+
+    def begin(self, kinds: Sequence[str]) -> ShownChallenge | None:
+        self.shown_at = self._now()
+        return ShownChallenge(hostname=HOST, token="t0ken", answer="t0ken.thumb", app=AppName(APP), kind=kinds[0])
+
+    def prove(self) -> None:
+        self.looks.append(self._now())
+
+    def look(self) -> Issued | float:
+        self.looks.append(self._now())
+        if self._wishes:
+            return self._wishes.pop(0)
+        chain, key = issued(HOST)
+        return Issued(chain=chain, key=key)
+
+
+class PlayedBuyer(CertificateBuyer):
+    """Every order is this one."""
+
+    order: PlayedOrder
+
+    def _at_authority(self, directory: str, order: CertificateOrder) -> AcmeOrder:
+        return self.order
+
+
+def buyer_at(worker: SimWorker, *wishes: float) -> PlayedBuyer:
+    deps = worker.parts.deps
+    settings = msgspec.structs.replace(deps.settings, acme_directory="https://ca.example.com/dir")
+    buyer = PlayedBuyer(worker.store, deps.certificates, settings, deps.clock, SPREAD_S)
+    buyer.order = PlayedOrder(wishes, asyncio.get_running_loop().time)
+    return buyer
+
+
+async def bought(worker: SimWorker, orders: CertificateOrders, buyer: PlayedBuyer) -> CertificateOrder:
+    """The order once it was tried."""
+    cast(Observable, worker.store).listen(buyer.note)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(buyer.serve)
+        await worker.parts.deps.clock.sleep(10.25)
+        put = await orders.put(APP, HOST)
+        there = put
+        while there == put:
+            await worker.parts.deps.clock.sleep(0.01)
+            there = orders.find(APP, HOST) or put
+        tasks.cancel_scope.cancel()
+    return there
+
+
+async def test_an_authority_is_asked_soon_at_first_and_never_sooner_than_it_wishes(
+    worker: SimWorker, orders: CertificateOrders
+) -> None:
+    buyer = buyer_at(worker, 0.0, 0.0, 0.0, 5.0, 0.0, 0.0)
+    ordered = await bought(worker, orders, buyer)
+    assert ordered.proof and not ordered.failures and worker.parts.deps.certificates.get(APP, HOST).ordered
+    looks = buyer.order.looks
+    pauses = [round(after - before, 3) for before, after in pairwise(looks)]
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 5.0, 1.0, 1.0]
+    told_s = looks[0] - buyer.order.shown_at
+    assert told_s == pytest.approx(SPREAD_S), "before edges could hear of it the proof would have failed"
+
+
+async def test_an_order_is_begun_as_soon_as_it_is_there(worker: SimWorker, orders: CertificateOrders) -> None:
+    buyer = buyer_at(worker)
+    ordered = await bought(worker, orders, buyer)
+    clock = worker.parts.deps.clock
+    ordered_at = ordered.created_at - clock.now() + clock.monotonic()
+    assert buyer.order.shown_at - ordered_at == pytest.approx(0.0, abs=0.01), "and not at the next look"
+
+
+async def test_an_authority_that_is_never_done_is_given_up(worker: SimWorker, orders: CertificateOrders) -> None:
+    ordered = await bought(worker, orders, buyer_at(worker, *[0.0] * 60, *[7 * DAY] * 60))
+    assert "not done after 90 s" in ordered.reason and ordered.failures == 1
+    assert not worker.parts.deps.certificates.challenges
 
 
 async def test_a_certificate_that_ends_soon_is_told_with_what_keeps_it_from_being_renewed(

@@ -1,5 +1,5 @@
 """One order of a certificate at a certificate authority (RFC 8555), by the library that certbot is made of. It blocks:
-to be called in a thread.
+to be called in a thread. It waits for nothing but answers: when the authority is asked again is the caller's.
 
 The node answers for a host name by HTTP-01, at port 80 what the authority asks for; by TLS-ALPN-01, at port 443 in a
 certificate; or by DNS-01, in a zone of its own.
@@ -67,7 +67,8 @@ class Issued(ValueObject, frozen=True):
 
 
 class AcmeOrder:
-    """For one host name of an app. `begin`, then `finish` once the edge shows what `begin` gave."""
+    """For one host name of an app. `begin`, then `prove` once the edge shows what `begin` gave, then `look` again and
+    again."""
 
     def __init__(self, authority: Authority, hostname: str, app: AppName) -> None:
         self._authority = authority
@@ -76,6 +77,7 @@ class AcmeOrder:
         self._key = _pem(ec.generate_private_key(ec.SECP256R1()))
         self._client: client.ClientV2 | None = None
         self._order: messages.OrderResource | None = None
+        self._unproved: messages.AuthorizationResource | None = None
         self._asked: messages.ChallengeBody | None = None
         self._response = challenges.HTTP01Response(key_authorization="")
         self._limited_s: float | None = None
@@ -93,7 +95,7 @@ class AcmeOrder:
             kind = next((each for each in kinds if each in offered), None)
             if kind is None:
                 raise Unavailable(f"the certificate authority offers none of {', '.join(kinds)} for this name")
-            self._asked = offered[kind]
+            self._unproved, self._asked = waiting[0], offered[kind]
             token = _token(self._asked)
             key = _account_key(self._authority)
             self._response = challenges.HTTP01Response(key_authorization=f"{token}.{_thumbprint(key)}")
@@ -103,16 +105,44 @@ class AcmeOrder:
         answer = b64.b64encode(hashlib.sha256(text.encode()).digest()).decode() if kind == DNS_01 else text
         return ShownChallenge(hostname=self._hostname, token=token, answer=answer, app=self._app, kind=kind)
 
-    def finish(self) -> Issued:
-        """Takes 90 s at most (the library's bound), and what its calls take. Raises `Unavailable`."""
-        assert self._client is not None and self._order is not None, "begun"
+    def prove(self) -> None:
+        """Have the authority look at what is shown. Raises `Unavailable`."""
+        assert self._client is not None, "begun"
+        if self._asked is None:
+            return
         try:
-            if self._asked is not None:
-                self._client.answer_challenge(self._asked, self._response)
-            done = self._client.poll_and_finalize(self._order)
+            self._client.answer_challenge(self._asked, self._response)
         except _FAILED as error:
             raise self._failed(error) from error
-        return Issued(chain=done.fullchain_pem, key=self._key.decode())
+
+    def look(self) -> Issued | float:
+        """How far the authority is: the certificate, or for how many seconds it wishes not to be asked. Raises
+        `Unavailable`."""
+        assert self._client is not None, "begun"
+        try:
+            if self._unproved is not None:
+                there, said = self._client.poll(self._unproved)
+                if there.body.status == messages.STATUS_PENDING:
+                    return _wish_of(said)
+                if there.body.status != messages.STATUS_VALID:
+                    raise errors.ValidationError([there])
+                self._unproved = None
+            return self._order_looked_at(self._client)
+        except _FAILED as error:
+            raise self._failed(error) from error
+
+    def _order_looked_at(self, api: client.ClientV2) -> Issued | float:
+        assert self._order is not None, "begun"
+        said = _read(api, self._order.uri)
+        there = messages.Order.from_json(said.json())
+        if there.status == messages.STATUS_INVALID:
+            raise errors.Error(f"the order failed: {there.error or 'no reason was given'}")
+        if there.status == messages.STATUS_READY:
+            api.begin_finalization(self._order)
+            return 0.0
+        if there.status == messages.STATUS_VALID and there.certificate is not None:
+            return Issued(chain=_read(api, there.certificate).text, key=self._key.decode())
+        return _wish_of(said)
 
     def _registered(self) -> client.ClientV2:
         found = _network(self._authority)
@@ -121,7 +151,7 @@ class AcmeOrder:
 
     def _note_limit(self, response: requests.Response, **_: object) -> None:
         if response.status_code == _TOO_MANY:
-            self._limited_s = _wait_of(response.headers.get("Retry-After", ""), response.headers.get("Date", ""))
+            self._limited_s = _wait_of(response, _LIMITED_S)
 
     def _failed(self, error: Exception) -> Unavailable:
         if isinstance(error, errors.ValidationError):
@@ -205,14 +235,27 @@ def _thumbprint(key: jwk.JWK) -> str:
     return b64.b64encode(key.thumbprint(hash_function=hashes.SHA256)).decode()
 
 
-def _wait_of(text: str, date: str) -> float:
-    """Seconds of a Retry-After in an answer of that Date; an hour where it says nothing that can be read."""
+def _read(api: client.ClientV2, url: str) -> requests.Response:
+    """By a POST of nothing (RFC 8555, 6.3)."""
+    return api.net.post(url, None, new_nonce_url=api.directory["newNonce"])
+
+
+def _wish_of(said: requests.Response) -> float:
+    return _wait_of(said, 0.0)
+
+
+def _wait_of(said: requests.Response, unsaid_s: float) -> float:
+    """Seconds of its Retry-After; `unsaid_s` where it has none that can be read."""
+    text = said.headers.get("Retry-After", "").strip()
     try:
-        until = float(text) if text.strip().isdecimal() else parsedate_to_datetime(text).timestamp()
-        wait = until if text.strip().isdecimal() else until - parsedate_to_datetime(date).timestamp()
+        if text.isdecimal():
+            wait_s = float(text)
+        else:
+            now = parsedate_to_datetime(said.headers.get("Date", ""))
+            wait_s = parsedate_to_datetime(text).timestamp() - now.timestamp()
     except (TypeError, ValueError, OverflowError):
-        wait = _LIMITED_S
-    return min(max(wait, 0.0), _MAX_WAIT_S)
+        wait_s = unsaid_s
+    return min(max(wait_s, 0.0), _MAX_WAIT_S)
 
 
 def _reason(error: Exception) -> str:

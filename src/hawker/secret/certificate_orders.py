@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
+import anyio
 import msgspec
 
 from hawker.clock import Clock
@@ -30,6 +31,9 @@ else:
 
 _LOOK_EVERY_S = 1.0
 SPREAD_S, _FLEET_SPREAD_S, _AGENT_SPREAD_S = 1.0, 3.0, 4.0
+_DONE_S, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 90.0, 0.1, 1.0
+"""So long has an authority to look and to issue. It is asked how far it is after a tenth of a second, then after pauses
+that double up to a second; none is shorter than its Retry-After."""
 _FIRST_TRIES = 2
 AGAIN_S, _AGAIN_AT_MOST_S = 240.0, 86_400.0
 """After the first failure; twice as long after each further one. Public authorities bear five failed proofs an hour:
@@ -139,6 +143,7 @@ class CertificateBuyer:
         self._tries = TokenBuckets(TRIES)
         self._turn: dict[AppName, float] = {}  # when each app had its last
         self._renewal_asked: dict[str, float] = {}
+        self._news = anyio.Event()
         self._own_at = -inf  # before this moment nobody looks whether the platform's own order is there
 
     async def serve(self) -> None:
@@ -146,13 +151,20 @@ class CertificateBuyer:
         directory = self._settings.acme_directory
         assert directory is not None
         while True:
+            self._news = anyio.Event()
             await self._order_own()
             order = self.next()
             if order is None:
                 await self.ask_renewal(directory)
-                await self._clock.sleep(_LOOK_EVERY_S)
+                with anyio.move_on_after(_LOOK_EVERY_S):
+                    await self._news.wait()
             else:
                 await self._try(directory, order)
+
+    def note(self, bucket: str, key: str) -> None:
+        """The store has changed there."""
+        if bucket == CERTIFICATE_ORDERS.name:
+            self._news.set()
 
     async def _order_own(self) -> None:
         """The platform's own certificate, where its domain is answered. What refuses it (an app has the name, there is
@@ -204,7 +216,7 @@ class CertificateBuyer:
                 at_authority = await in_thread(Pool.NAMES, self._at_authority, directory, order)
                 shown = await in_thread(Pool.NAMES, at_authority.begin, kinds)
                 if shown is None:
-                    return order.proof, await in_thread(Pool.NAMES, at_authority.finish)
+                    return order.proof, await self._finished(at_authority)
                 return shown.kind, await self._shown(shown, at_authority)
             except acme_order.NotShownError as error:
                 said.append(f"{shown.kind if shown else 'proof'}: {error}")
@@ -217,9 +229,20 @@ class CertificateBuyer:
         self._certificates.challenge(shown)
         try:
             await self._clock.sleep(self._spread_s)
-            return await in_thread(Pool.NAMES, at_authority.finish)
+            return await self._finished(at_authority)
         finally:
             self._certificates.unchallenge(shown)
+
+    async def _finished(self, at_authority: "acme_order.AcmeOrder") -> "acme_order.Issued":
+        await in_thread(Pool.NAMES, at_authority.prove)
+        until, pause_s, wish_s = self._clock.monotonic() + _DONE_S, _FIRST_PAUSE_S, 0.0
+        while (left_s := until - self._clock.monotonic()) > 0:
+            await self._clock.sleep(min(max(pause_s, wish_s), left_s))
+            found = await in_thread(Pool.NAMES, at_authority.look)
+            if not isinstance(found, float):
+                return found
+            pause_s, wish_s = min(2 * pause_s, _LONGEST_PAUSE_S), found
+        raise Unavailable(f"the certificate authority was not done after {_DONE_S:.0f} s")
 
     def _at_authority(self, directory: str, order: CertificateOrder) -> "acme_order.AcmeOrder":
         """In a thread: its library takes a while to be imported."""

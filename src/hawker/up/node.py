@@ -215,10 +215,10 @@ async def _live(
                 fleet = await _fleet(around, doors, parts, store, place)
                 if fleet is None:
                     front = front_alone(place, parts, preferences, auditor)
-                    await _serve(place, doors, notifier, parts, None, front, signals)
+                    await _serve(place, doors, notifier, store, parts, None, front, signals)
                 else:
                     front = fleet_front.front_of_fleet(around, place, fleet, preferences, auditor)
-                    await _serve(place, doors, notifier, fleet.parts, fleet, front, signals)
+                    await _serve(place, doors, notifier, store, fleet.parts, fleet, front, signals)
 
 
 def _with_layers(settings: Settings, place: Place, driver: NodeDriver, store: Store) -> Settings:
@@ -267,10 +267,19 @@ class StopSignal:
         boot.cancel()
 
 
+def _buyer_of(store: SqliteStore, parts: AssembledWorker, *, in_fleet: bool) -> "certificate_orders.CertificateBuyer":
+    deps = parts.deps
+    spread_s = certificate_orders.spread_of(deps.settings, in_fleet=in_fleet)
+    buyer = certificate_orders.CertificateBuyer(store, deps.certificates, deps.settings, deps.clock, spread_s)
+    store.listen(buyer.note)
+    return buyer
+
+
 async def _serve(
     place: Place,
     doors: Doors,
     notifier: Notifier,
+    store: SqliteStore,
     parts: AssembledWorker,
     fleet: "InFleet | None",
     front: Front,
@@ -293,9 +302,7 @@ async def _serve(
                 edge.door.listen_addresses(resolver.book.tell_addresses)
             tasks.start_soon(edge.serve)
             if settings.acme_directory is not None:
-                spread_s = certificate_orders.spread_of(settings, in_fleet=fleet is not None)
-                buyer = certificate_orders.CertificateBuyer
-                tasks.start_soon(buyer(deps.store, deps.certificates, settings, deps.clock, spread_s).serve)
+                tasks.start_soon(_buyer_of(store, parts, in_fleet=fleet is not None).serve)
             if resolver is not None:
                 tasks.start_soon(resolver.serve)
                 if fleet is not None:
