@@ -1,6 +1,5 @@
 """From a reference to the source that its content comes from."""
 
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -64,7 +63,7 @@ class ImageSources:
         self._clock = clock
         self._hello = hello
         self._scratch = scratch
-        self._made: tuple[os.stat_result, LocalSource] | None = None
+        self._made: tuple[tuple[int, int, int], LocalSource] | None = None
 
     async def login(self, reference: Reference, given: Credentials | None, org: ImageReader) -> Login:
         """`given` came with the call, and is the organization's. What a registry shows without a login is everybody's,
@@ -129,9 +128,11 @@ class ImageSources:
     async def _sample(self) -> LocalSource:
         """Made once for each program: every order of the sample image asks for it."""
         program = self._hello()
-        if self._made is None or self._made[0] != program.stat():
+        found = program.stat()
+        version = found.st_ino, found.st_size, found.st_mtime_ns  # not when it was read last, which each making changes
+        if self._made is None or self._made[0] != version:
             most = self._settings.limits.max_manifest_bytes
-            self._made = (program.stat(), await in_thread(Pool.IMAGES, hello.hello_source, program, most))
+            self._made = version, await in_thread(Pool.IMAGES, hello.hello_source, program, most)
         return self._made[1]
 
     def _check_local(self) -> None:
