@@ -29,7 +29,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from edge import APP, HOST, edge_at, free_port, latencies_ms, running
-from edge_tls import KEY, NAME, careless, certificate
+from edge_tls import KEY, NAME, careless, certificates
 
 from hawker.feed import CERTIFICATE_KEY
 
@@ -128,7 +128,7 @@ class Proxies:
 
     def __init__(self, folder: Path, app: int, sockets: int, files: int) -> None:
         self._folder, self._app, self._sockets, self._files = folder, app, sockets, files
-        pem, self._sealed = certificate()
+        pem, self._sealed = certificates()
         (folder / "pem").write_text(pem)
         self.all: dict[str, Callable[[dict[str, int]], Iterator[int]]] = {"haproxy": self._haproxy, "edge": self._edge}
         if shutil.which("caddy"):
@@ -157,7 +157,7 @@ class Proxies:
         leads["websocket"] = self._sockets, ("http",)
         with TemporaryDirectory(prefix="bench") as name:
             doors = [(port, *leads[door]) for door, port in ports.items()]
-            argv = edge_at(Path(name), doors, certificates=(self._sealed,))
+            argv = edge_at(Path(name), doors, certificates=self._sealed)
             (Path(name) / "edge" / CERTIFICATE_KEY).write_bytes(KEY)
             with running(0, ports["plain"], *argv):
                 yield child_of(f"hawker edge-process --data-dir {name}")

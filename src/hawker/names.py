@@ -6,6 +6,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from ipaddress import IPv6Address
 from pathlib import Path
 
@@ -17,6 +18,7 @@ RESOLVER = IPv6Address("fdaa::3")
 """Where machines ask: the same address in every private network, and never seen outside of a host."""
 API_PORT = 4280
 """Where machines reach the node's API at this address, on nodes that answer it to them: TCP, plain HTTP."""
+_ADDRESSES = 1024  # of which is remembered whether they are private: each connection asks
 FILE, BOUND, _KEPT = "names", "bound", "kept"
 
 
@@ -116,6 +118,7 @@ class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
     api: bool = False
 
 
+@lru_cache(_ADDRESSES)
 def is_private_address(ip: str) -> bool:
     """Whether this is an address of a private network."""
     try:

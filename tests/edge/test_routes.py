@@ -45,7 +45,12 @@ def test_a_new_config_replaces_the_ports_of_the_one_before() -> None:
 
 def test_the_app_that_was_there_first_has_a_port_without_names() -> None:
     first, second = route(80, 1, app="b"), route(80, 1, app="a")
-    assert routes_of(second, first).first_app(DOOR) == "b"
+    routes = routes_of(second, first)
+    assert routes.first_app(DOOR) == "b"
+    routes.forget(first.id)
+    assert routes.first_app(DOOR) == "a"
+    routes.put(first)
+    assert routes.first_app(DOOR) == "b"
     assert routes_of().first_app(DOOR) is None
 
 

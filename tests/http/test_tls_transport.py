@@ -124,6 +124,15 @@ async def test_a_reader_that_pauses_is_given_nothing_until_it_goes_on() -> None:
     assert joined.wire.calls[-1] == "resume_reading"
 
 
+async def test_an_answer_that_is_held_goes_with_the_last_word_of_tls() -> None:
+    joined = Joined()
+    joined.transport.hold()
+    joined.transport.write(b"that is all")
+    assert not joined.wire.sent
+    joined.transport.close()
+    assert joined.hear() == b"that is all<end>" and joined.wire.calls == ["close"]
+
+
 async def test_half_an_end_of_either_side_leaves_the_other_half() -> None:
     joined = Joined()
     joined.transport.write_eof()

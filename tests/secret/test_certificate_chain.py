@@ -131,6 +131,7 @@ def test_a_self_signed_pair_can_be_served_with_one_version() -> None:
     both = server_context(self_signed("hawker.invalid", NOW), ["TLSv1.3", "TLSv1.2"])
     assert (both.minimum_version, both.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
     assert both.options & ssl.OP_NO_RENEGOTIATION
+    assert both.num_tickets == 1
 
 
 def test_a_pair_of_which_nothing_fits_is_refused_by_openssl() -> None:

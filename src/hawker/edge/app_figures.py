@@ -112,7 +112,10 @@ class AppFigures:
     def shaken(self, app: AppName, version: str, seconds: float) -> None:
         """TLS is done, so long after the connection came."""
         handshakes = self._apps.of(app).handshakes
-        handshakes.setdefault(version, _Times()).add(seconds)
+        times = handshakes.get(version)
+        if times is None:
+            times = handshakes[version] = _Times()
+        times.add(seconds)
 
     def not_shaken(self, app: AppName) -> None:
         self._apps.of(app).tls_errors += 1

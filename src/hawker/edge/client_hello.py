@@ -11,6 +11,9 @@ MAX_HELLO_BYTES = 16 * 1024
 """Of the message. Browsers send 2 KiB."""
 _RECORD_HEAD, _HANDSHAKE, _CLIENT_HELLO, _MAX_RECORD = 5, 22, 1, 16 * 1024
 _FRAGMENTS = 16
+_VERSION_AND_RANDOM = 2 + 32
+_BEFORE_EXTENSIONS = (1, 2, 1)  # session, ciphers, compression: how wide the length of each is
+_EXTENSION = struct.Struct(">HH")  # its kind and its length stand before it
 _SERVER_NAME, _HOST_NAME, _ALPN = 0, 0, 16
 _NAME = re.compile(rb"[A-Za-z0-9_.-]{1,254}")
 
@@ -63,53 +66,41 @@ def _message(data: bytes | bytearray) -> bytes | None:
     raise BadHelloError("a ClientHello in too many pieces")
 
 
-class _Cursor:
-    """Reads fields off the front. Raises `BadHelloError` beyond the end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    @property
-    def left(self) -> int:
-        return len(self._data) - self._at
-
-    def take(self, length: int) -> bytes:
-        if length > self.left:
-            raise BadHelloError("a field is longer than the message")
-        self._at += length
-        return self._data[self._at - length : self._at]
-
-    def number(self, width: int) -> int:
-        return int.from_bytes(self.take(width), "big")
-
-    def vector(self, width: int) -> bytes:
-        return self.take(self.number(width))
+def _field(data: bytes, at: int, width: int) -> tuple[bytes, int]:
+    """What its length, of so many bytes, stands before, and where it ends. Raises `BadHelloError` beyond the end."""
+    begin = at + width
+    end = begin + int.from_bytes(data[at:begin], "big")
+    if end > len(data):
+        raise BadHelloError("a field is longer than the message")
+    return data[begin:end], end
 
 
 def _extensions(message: bytes) -> dict[int, bytes]:
-    cursor = _Cursor(message)
-    cursor.take(2 + 32)  # version and random
-    cursor.vector(1)  # session
-    cursor.vector(2)  # ciphers
-    cursor.vector(1)  # compression
+    at = _VERSION_AND_RANDOM
+    for width in _BEFORE_EXTENSIONS:
+        _, at = _field(message, at, width)
     found: dict[int, bytes] = {}
-    if cursor.left:
-        inside = _Cursor(cursor.vector(2))
-        while inside.left:
-            kind = inside.number(2)
-            if kind in found:
-                raise BadHelloError("an extension is there twice")
-            found[kind] = inside.vector(2)
+    if at == len(message):
+        return found
+    data, at = _field(message, at, 2)[0], 0
+    while at + _EXTENSION.size <= len(data):
+        kind, length = _EXTENSION.unpack_from(data, at)
+        if kind in found:
+            raise BadHelloError("an extension is there twice")
+        begin = at + _EXTENSION.size
+        at = begin + length
+        found[kind] = data[begin:at]
+    if at != len(data):
+        raise BadHelloError("a field is longer than the message")
     return found
 
 
 def _server_name(extensions: dict[int, bytes]) -> str:
     if _SERVER_NAME not in extensions:
         return ""
-    names = _Cursor(_Cursor(extensions[_SERVER_NAME]).vector(2))
-    while names.left:
-        kind, name = names.number(1), names.vector(2)
+    names, at = _field(extensions[_SERVER_NAME], 0, 2)[0], 0
+    while at < len(names):
+        kind, (name, at) = names[at], _field(names, at + 1, 2)
         if kind == _HOST_NAME:
             if not _NAME.fullmatch(name):
                 raise BadHelloError("the server's name is malformed")
@@ -120,9 +111,10 @@ def _server_name(extensions: dict[int, bytes]) -> str:
 def _protocols(extensions: dict[int, bytes]) -> tuple[bytes, ...]:
     if _ALPN not in extensions:
         return ()
-    named, found = _Cursor(_Cursor(extensions[_ALPN]).vector(2)), []
-    while named.left:
-        found.append(named.vector(1))
+    named, at, found = _field(extensions[_ALPN], 0, 2)[0], 0, []
+    while at < len(named):
+        name, at = _field(named, at, 1)
+        found.append(name)
     return tuple(found)
 
 

@@ -21,6 +21,7 @@ from hawker.edge.requester import HttpServices
 from hawker.edge.routes import Door
 from hawker.edge.splice import UNSENT_MAX, address_of, reset
 from hawker.edge.writing import Origin, OwnAnswer, http1_head, refusal
+from hawker.http.tls_transport import TlsTransport
 from hawker.ids import AppName, new_ulid
 
 HEAD_S, IDLE_S, LINGER_S = 10.0, 75.0, 1.0
@@ -364,6 +365,8 @@ class HttpConnection(asyncio.Protocol):
             self._services.counters.add("bytes_out", len(data))
 
     def _close(self) -> None:
+        if isinstance(self._transport, TlsTransport):
+            self._transport.hold()
         self._flush()
         if self._transport is not None:
             self._transport.close()

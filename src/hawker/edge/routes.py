@@ -94,6 +94,7 @@ class Routes:
         self._machines_of: dict[AppName, dict[MachineId, MachineRoute]] = {}
         self._newest: dict[tuple[Door, AppName], ServiceTarget] = {}  # as was asked since the last change
         self._meant: dict[tuple[Door, str, AppName | None, bool], AppName | None] = {}  # the same
+        self._first: dict[Door, AppName] = {}  # the same
         self.refused: dict[MachineId, DoorRefused] = {}
 
     def replace(
@@ -180,8 +181,10 @@ class Routes:
     def first_app(self, door: Door) -> AppName | None:
         """Whose the door is when nothing in a connection names an app: the one that has been there longest, of those
         with machines on this host, else of all. So a machine elsewhere takes no port that one here has."""
-        apps = self.apps(door)
-        return min(apps, key=lambda app: min(map(_seniority, apps[app].values())), default=None)
+        first = self._first.get(door)
+        if first is None and (apps := self.apps(door)):
+            first = self._first[door] = min(apps, key=lambda app: min(map(_seniority, apps[app].values())))
+        return first
 
     def service(self, app: AppName, machine_id: MachineId, number: int, *, udp: bool = False) -> ServiceTarget | None:
         """Of a machine of this host, published or not, that takes connections, or with `udp` datagrams."""
@@ -282,6 +285,7 @@ class Routes:
     def _drop_asked(self) -> None:
         self._newest.clear()
         self._meant.clear()
+        self._first.clear()
 
     def _found_at(self, machine: MachineRoute) -> dict[Door, ServiceTarget]:
         """Each door once. An address that an app has alone is no other's, whatever a machine's config asks for."""

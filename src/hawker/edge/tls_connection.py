@@ -268,7 +268,7 @@ class _Newcomer(asyncio.Protocol):
             self._raw.write(self._outgoing.read())  # OpenSSL's alert
             raise RefusedTlsError(TlsRefusal.PT06) from error
         else:
-            self._raw.write(self._outgoing.read())
+            self._raw.write(self._outgoing.read())  # tickets too, at once: a client's request may wait for the ACK
             if self._target is None:  # a certificate authority: it has seen what it came for (RFC 8737, 3)
                 self._raw.close()
             else:

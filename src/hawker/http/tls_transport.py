@@ -6,7 +6,6 @@ client that has us answer its control messages for ever is ended. Half-close is 
 
 import asyncio
 import ssl
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -32,7 +31,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._incoming = incoming
         self._outgoing = outgoing
         self._inner: Any = inner
-        self._call_soon: Callable[..., object] = asyncio.get_running_loop().call_soon
+        self._held = False
         self._paused = False
         self._ended = False  # the client has said its last
         self._said_last = False  # we have
@@ -98,7 +97,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """What was decrypted late is not read inside of this call: it may come from a reader that is reading."""
         if self._paused:
             self._paused = False
-            self._call_soon(self._read_on)
+            asyncio.get_running_loop().call_soon(self._read_on)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._raw.set_write_buffer_limits(high, low)
@@ -116,7 +115,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         except ssl.SSLError as error:
             self._fail(error)
             return
-        self._raw.write(self._outgoing.read())
+        if not self._held:
+            self._raw.write(self._outgoing.read())
+
+    def hold(self) -> None:
+        """`close` comes next: what is written now goes with our last word, in one packet."""
+        self._held = True
 
     def can_write_eof(self) -> bool:
         return True
