@@ -9,6 +9,7 @@ from hawker.ids import (
     is_volume_id,
     new_machine_id,
     new_node_id,
+    new_request_id,
     new_snapshot_id,
     new_ulid,
     new_volume_id,
@@ -40,6 +41,14 @@ def test_a_ulid_is_what_its_moment_and_its_random_bytes_are_written_as() -> None
     value = int(clock.now() * 1000) << 80 | int.from_bytes(same.token_bytes(10), "big")
     written = "".join("0123456789ABCDEFGHJKMNPQRSTVWXYZ"[value >> 5 * place & 31] for place in range(25, -1, -1))
     assert new_ulid(clock) == written
+
+
+def test_a_request_id_is_a_ulid_with_80_random_bits_and_the_region() -> None:
+    clock, others = ManualClock(start=1_700_000_000.123), [ManualClock(seed=seed) for seed in range(400)]
+    ulid, region = new_request_id(clock, "ams").decode().split("-")
+    assert region == "ams" and len(ulid) == 26 and ulid[:10] == new_ulid(clock)[:10]
+    ids = [new_request_id(each, "ams").decode()[10:26] for each in others]
+    assert all(set(place) == set("0123456789ABCDEFGHJKMNPQRSTVWXYZ") for place in zip(*ids, strict=True))
 
 
 def test_ulids_sort_by_time() -> None:

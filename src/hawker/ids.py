@@ -1,6 +1,7 @@
 """Identifiers: their types and how each is made. Random bytes come from the caller's `Clock`."""
 
 import re
+from binascii import b2a_base64
 from functools import lru_cache
 from typing import NewType
 
@@ -26,6 +27,8 @@ _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]  # what 10 bits are written as
 _PAIR_SHIFTS = range(120, -1, -10)
 _RANDOM_SHIFTS = range(70, -1, -10)  # of the last 16 characters
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_TO_CROCKFORD = bytes.maketrans(_BASE64, 2 * _CROCKFORD.encode())
 
 
 def new_machine_id(clock: Clock) -> MachineId:
@@ -59,6 +62,13 @@ def new_node_id(clock: Clock) -> NodeId:
 def new_ulid(clock: Clock) -> str:
     """26 characters that sort by time: 48 bits of Unix milliseconds, then 80 random bits (github.com/ulid/spec)."""
     return _moment(int(clock.now() * 1000)) + _written(int.from_bytes(clock.token_bytes(10), "big"), _RANDOM_SHIFTS)
+
+
+def new_request_id(clock: Clock, region: str) -> bytes:
+    """A ULID and the region, as `fly-request-id` names a request. Of the 6 random bits for each character 5 count: the
+    interpreter's own base64 is several times faster than `new_ulid`."""
+    random = b2a_base64(clock.token_bytes(12), newline=False).translate(_TO_CROCKFORD)
+    return b"%b%b-%b" % (_moment(int(clock.now() * 1000)).encode(), random, region.encode())
 
 
 @lru_cache(16)

@@ -63,15 +63,17 @@ class Dialer:
         rested: Callable[[Visit], P | None] = lambda visit: None,
         lasting: bool = False,
         cause: ProxyError | None = None,
+        visit: Visit | None = None,
     ) -> Joined[P]:
         """The caller calls `Visits.end` with its visit in the end. `rested` is a connection that can be used
-        again; a `lasting` one has no end of its own. `cause` is why the last machine did not take it. Raises
-        `ProxyError`."""
+        again; a `lasting` one has no end of its own. `cause` is why the last machine did not take it. A `visit` that has
+        begun found no connection. Raises `ProxyError`."""
         while True:
-            visit = await self._visits.begin(aim, began, cause)
-            again = rested(visit)
-            if again is not None:
-                return Joined(visit, again)
+            if visit is None:
+                visit = await self._visits.begin(aim, began, cause)
+                again = rested(visit)
+                if again is not None:
+                    return Joined(visit, again)
             try:
                 return Joined(visit, await self.dial(visit, began, make, lasting=lasting))
             except ProxyError as error:
@@ -79,6 +81,7 @@ class Dialer:
                 self._visits.end(visit)
                 if visit.target.machine.region and error.code in (Code.PR01, Code.PR02):  # nobody there can take it
                     aim = replace(aim, steering=aim.steering.without(visit.target.machine.id))
+                visit = None
             except BaseException:
                 self._visits.end(visit)
                 raise

@@ -37,6 +37,7 @@ from hawker.edge.requester import HttpServices, Requester
 from hawker.edge.routes import Door, ServiceTarget
 from hawker.edge.splice import Side
 from hawker.edge.steering import UNAVAILABLE, Aim, Steering, steering_of
+from hawker.edge.visits import Visit
 from hawker.edge.writing import (
     CHALLENGES,
     GRPC,
@@ -50,7 +51,7 @@ from hawker.edge.writing import (
 )
 from hawker.fair.connections import key_of
 from hawker.feed import EdgeLogLine
-from hawker.ids import AppName, new_ulid
+from hawker.ids import AppName
 from hawker.value_object import ValueObject
 
 _LEFT_S = 0.2
@@ -100,7 +101,7 @@ class HttpExchange:
         self._app: AppName | None = None
         self._held = False  # it waits for a machine
         self._repeated = False
-        self._goes_on: Callable[[], _Leg | None] | None = None  # where it goes if the machine is lost
+        self._way: tuple[_Leg, Joined[MachineConnection]] | None = None  # that it goes
         self._kept = KeptBody(services.kept)
         self._asked_at = 0.0  # when the machine was
         self._whole: tuple[Trailer, ...] | None = None if head.has_body else ()
@@ -112,7 +113,7 @@ class HttpExchange:
         self.done = False  # the answer is whole
         self.deadline = inf
         self.overdue: ProxyError | None = None
-        self.request_id = f"{new_ulid(services.clock)}-{services.region()}".encode()
+        self.request_id = services.new_request_id()
 
     async def run(self) -> None:
         """Whatever goes wrong is answered. Addresses take turns."""
@@ -120,11 +121,13 @@ class HttpExchange:
             key, entrance = key_of(self._origin.client), self._services.entrance
             if not entrance.comes_in(key):
                 await entrance.wait(key)
-            await self._serve()
+            found = self._first_leg()
+            if found is not None:
+                await self._follow(*found)
         except ProxyError as error:
             self.refuse(error)
         finally:
-            self._machine = self._goes_on = None  # no circle is left: who collects those stops everybody
+            self._machine = self._way = None  # no circle is left: who collects those stops everybody
             self._kept.drop()
             self.deadline = inf
 
@@ -161,7 +164,7 @@ class HttpExchange:
 
     def host_unheard(self) -> None:
         """What may be done twice is not kept waiting for a host that is probably gone."""
-        if self._machine is not None and self._goes_on is not None and self._goes_on() is not None:
+        if self._machine is not None and self._way is not None and self._elsewhere(*self._way) is not None:
             self._machine.abort()
 
     def client_may_read(self, *, reading: bool) -> None:
@@ -205,19 +208,21 @@ class HttpExchange:
         self._services.figures.sent(self._app, len(answer.body))
         self.answered = True
 
-    async def _serve(self) -> None:
+    def _first_leg(self) -> tuple[_Leg, tuple[ReplayCache, ...]] | None:
+        """The way to the app, and what its config says of replays; None where an answer of our own was enough. Raises
+        `ProxyError`."""
         head = self._head
         proof = self._challenge(head)
         if proof is not None:
             self._say(challenge_answer(proof, self.request_id))
-            return
+            return None
         self._app = app = self._find(head)
         target = self._services.routes.newest(self._door, app)
         if target is not None and target.port.force_https and self._tls is None:
             port = self._services.routes.https_port(self._door.address, app)
             self._say(redirect_to_https(head, port, self.request_id))
-            return
-        await self._follow(_Leg(aim=Aim(self._door, app, steering_of(head.fields)), head=head), rules_of(target))
+            return None
+        return _Leg(aim=Aim(self._door, app, steering_of(head.fields)), head=head), rules_of(target)
 
     def _challenge(self, head: RequestHead) -> str | None:
         """Before any redirect, in plain HTTP, whatever app's door it is; other tokens are the machine's matter."""
@@ -307,10 +312,15 @@ class HttpExchange:
         began, cause = self._now(), None
         while True:
             if leg.order is None:
-                joined = await self._reach(leg.aim, began, cause, leg.head)
+                visit = self._services.visits.begin_at_once(leg.aim)
+                kept = None if visit is None or self._repeated else self._services.machines.take(leg.head, visit)
+                if visit is not None and kept is not None:
+                    joined = Joined(visit, kept)
+                else:
+                    joined = await self._reach(leg.aim, began, cause, leg.head, visit)
             else:
                 joined, leg = await self._reach_or_return(leg, leg.order)
-            self._goes_on = partial(self._elsewhere, leg, joined)
+            self._way = leg, joined
             try:
                 order = await self._converse(leg, joined)
                 return None if order is None else (order, joined.visit.reached, leg)
@@ -363,14 +373,20 @@ class HttpExchange:
         return await self._reach(leg.aim, self._now()), leg
 
     async def _reach(
-        self, aim: Aim, began: float, cause: ProxyError | None = None, first: RequestHead | None = None
+        self,
+        aim: Aim,
+        began: float,
+        cause: ProxyError | None = None,
+        first: RequestHead | None = None,
+        visit: Visit | None = None,
     ) -> Joined[MachineConnection]:
-        """`first`: the request may ask the gate of another host itself, if it can be done twice."""
+        """`first`: the request may ask the gate of another host itself, if it can be done twice. `visit`: it has begun,
+        and found no connection to use again."""
         self._held, self.deadline = True, self._now() + _LEFT_S if self._client.leaving else inf
         machines = self._services.machines
         rested = (lambda visit: None) if self._repeated else partial(machines.take, first)
         try:
-            return await self._services.dialer.reach(aim, began, machines.make, rested=rested, cause=cause)
+            return await self._services.dialer.reach(aim, began, machines.make, rested=rested, cause=cause, visit=visit)
         finally:
             self._held, self.deadline = False, inf
 
@@ -380,7 +396,9 @@ class HttpExchange:
         options = target.port.http_options or _NO_OPTIONS
         self._idle_s, self._why_late = float(options.idle_timeout or 0), Code.PU03
         self._begin(leg, joined, pooled=pooled)
-        answer = await self._final_head(machine, target)
+        answer = await machine.answer_head(self._head.method)
+        if answer.status < 200:
+            answer = await self._final_head(answer, machine, target)
         self._services.figures.machine_answered(target.machine, answer.status, self._now() - self._asked_at)
         if answer.status != 101 and is_replay(answer):
             body = await machine.small_body(answer, MAX_JSON_BYTES) if wants_body(answer) else b""
@@ -449,16 +467,18 @@ class HttpExchange:
         self._client.write(content)
         self._services.figures.sent(self._app, len(content))
 
-    async def _final_head(self, machine: MachineConnection, target: ServiceTarget) -> ResponseHead:
+    async def _final_head(
+        self, answer: ResponseHead, machine: MachineConnection, target: ServiceTarget
+    ) -> ResponseHead:
         """Interim answers are passed on; 100 we have said ourselves."""
         for _ in range(_MAX_INTERIM + 1):
-            answer = await machine.answer_head(self._head.method)
             if not answer.interim:
                 if answer.status == 101 and not self._head.upgrade:
                     raise ProxyError(Code.PU02, known="the machine changes protocols, and nobody asked for it")
                 return answer
             if answer.status != 100:
                 self._client.interim(answer, answer_fields(answer, self.request_id, target.port))
+            answer = await machine.answer_head(self._head.method)
         raise ProxyError(Code.PU02, known="the machine sends interim answers without an end")
 
     async def _upgraded(self, answer: ResponseHead, fields: list[Field], joined: Joined[MachineConnection]) -> None:

@@ -92,9 +92,9 @@ class Gate:
     def is_open(self) -> bool:
         """Whether anybody is let in, limits apart."""
         route = self.route
-        instance = route.instance is not None and route.instance != self._closed
-        up = route.state is State.STARTED and (instance or not self.is_near)
-        return up and route.health is RouteHealth.PASSING and not route.cordoned
+        if route.state is not State.STARTED or route.health is not RouteHealth.PASSING or route.cordoned:
+            return False
+        return route.gate is not None or (route.instance is not None and route.instance != self._closed)
 
     @property
     def is_empty(self) -> bool:
@@ -362,7 +362,7 @@ class Gates:
         load = self.of[target.machine.id].load(target)
         if target.machine.region and load < 1:  # its hosts choose for all of it: of two each would wake its own choice
             return -load, True, self._random()
-        return load if target.is_here else _HOP_WEIGHT * load, not target.is_here, self._random()
+        return (load, False, self._random()) if target.is_here else (_HOP_WEIGHT * load, True, self._random())
 
     def to_hold(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:
         """A machine of another host that is not up and can be asked for all the same: its gate holds who asks, and
@@ -413,6 +413,5 @@ class Gates:
         return any(gate.is_open or gate.is_coming or gate.may_wake for gate in found if gate is not None)
 
     def _takes(self, target: ServiceTarget, now: float) -> bool:
-        gate = self.of.get(target.machine.id)
-        takes = gate is not None and gate.is_open and not gate.avoided(now) and gate.has_room(target)
-        return takes and not self._shut
+        gate = None if self._shut else self.of.get(target.machine.id)
+        return gate is not None and gate.is_open and not gate.avoided(now) and gate.has_room(target)

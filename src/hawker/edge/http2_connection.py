@@ -20,7 +20,7 @@ from hawker.edge.routes import Door
 from hawker.edge.splice import UNSENT_MAX, address_of, reset
 from hawker.edge.writing import Origin, OwnAnswer, refusal
 from hawker.fair.round_robin import Pieces
-from hawker.ids import AppName, new_ulid
+from hawker.ids import AppName
 
 PREFACE_HEAD = b"PRI * HTTP/2.0\r\n\r\n"
 """What a client begins with: to a reader of HTTP/1.1 it looks like a head."""
@@ -372,7 +372,7 @@ class Http2Connection(asyncio.Protocol):
             head = self._reader.read(fields, ended=ended)
         except ProxyError as error:
             self._services.counters.add(f"errors_{error.code.name}")
-            made.say(refusal(error, f"{new_ulid(self._services.clock)}-{self._services.region()}".encode()))
+            made.say(refusal(error, self._services.new_request_id()))
             return
         assert self._origin is not None, "it is connected"
         exchange = HttpExchange(self._services, made, self._door, self._tls, self._origin, self._lines, head)

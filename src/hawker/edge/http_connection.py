@@ -22,7 +22,7 @@ from hawker.edge.routes import Door
 from hawker.edge.splice import UNSENT_MAX, address_of, reset
 from hawker.edge.writing import Origin, OwnAnswer, http1_head, refusal
 from hawker.http.tls_transport import TlsTransport
-from hawker.ids import AppName, new_ulid
+from hawker.ids import AppName
 
 HEAD_S, IDLE_S, LINGER_S = 10.0, 75.0, 1.0
 CHECKED = 1000
@@ -72,7 +72,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(UNSENT_MAX)
         self._services.counters.add("connects")
         if not self._services.table.admit(self, address_of(self._transport, "peername")):
-            self._transport.write(refusal(ProxyError(Code.HC01), self._request_id()).http1())
+            self._transport.write(refusal(ProxyError(Code.HC01), self._services.new_request_id()).http1())
             self._transport.close()
             return
         self._live.add(self)
@@ -395,7 +395,7 @@ class HttpConnection(asyncio.Protocol):
         """Of no request that was understood."""
         self._services.counters.add(f"errors_{error.code.name}")
         self._head = None
-        self.say(refusal(error, self._request_id()))
+        self.say(refusal(error, self._services.new_request_id()))
 
     def _pause(self) -> None:
         if not self._paused and self._transport is not None:
@@ -406,9 +406,6 @@ class HttpConnection(asyncio.Protocol):
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
-
-    def _request_id(self) -> bytes:
-        return f"{new_ulid(self._services.clock)}-{self._services.region()}".encode()
 
 
 AnyConnection: TypeAlias = HttpConnection | Http2Connection

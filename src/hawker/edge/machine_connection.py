@@ -133,7 +133,7 @@ class MachineConnection(asyncio.Protocol):
                 raise ProxyError(Code.PU02, known=f"the machine closed the connection without an answer{self._how}")
             if len(self._buffer) > HEAD_BYTES:
                 raise ProxyError(Code.PU02, known="the machine's answer has a head of more than 64 KiB")
-            await self._wait()
+            await self._news()
         data = bytes(self._buffer[: end + 4])
         del self._buffer[: end + 4]
         return self._reader.read(data, method)
@@ -150,7 +150,7 @@ class MachineConnection(asyncio.Protocol):
                 raise self._error
             if self._ended:
                 raise ProxyError(Code.PU02, known="the machine closed the connection in the middle of its answer")
-            await self._wait()
+            await self._news()
         return self._body.trailers
 
     async def small_body(self, head: ResponseHead, most: int) -> bytes:
@@ -232,12 +232,10 @@ class MachineConnection(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def _wait(self) -> None:
+    def _news(self) -> asyncio.Future[None]:
+        """Done when something has come, or nothing will."""
         self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
 
 
 def _body_of(head: ResponseHead) -> MessageBody:

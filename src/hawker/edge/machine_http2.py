@@ -98,7 +98,7 @@ class MachineHttp2Connection(MachineConnection):
         while not self._answers:
             if self._error is not None:
                 raise self._error
-            await self._wait()
+            await self._news()
         fields, ended = self._answers.pop(0)
         return parse_http2_answer(fields, method, ended=ended)
 
@@ -110,7 +110,7 @@ class MachineHttp2Connection(MachineConnection):
                 return self._trailers
             if self._error is not None:
                 raise self._error
-            await self._wait()
+            await self._news()
 
     @property
     def reusable(self) -> bool:

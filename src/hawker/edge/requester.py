@@ -23,7 +23,7 @@ from hawker.fair.connections import ConnectionTable
 from hawker.fair.crowd import Crowd
 from hawker.fair.round_robin import RoundRobin
 from hawker.feed import EdgeLogLine
-from hawker.ids import AppName
+from hawker.ids import AppName, new_request_id
 from hawker.value_object import ValueObject
 
 _log = log.bind("hawker.edge")
@@ -51,6 +51,9 @@ class HttpServices(ValueObject, frozen=True, kw_only=True):
     claimer: Callable[[str], AppName | None]
     challenge: Callable[[Door, str, str], str | None]
     region: Callable[[], str]
+
+    def new_request_id(self) -> bytes:
+        return new_request_id(self.clock, self.region())
 
 
 class RequestTasks:

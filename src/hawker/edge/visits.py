@@ -125,6 +125,17 @@ class Visits:
         """How many wait for a machine."""
         return self._held.total
 
+    def begin_at_once(self, aim: Aim) -> Visit | None:
+        """As `begin`, for a request that says nothing of its way and finds room without waiting; None where it may have
+        to wait."""
+        app = aim.app
+        if aim.steering is not NOWHERE_SAID or app in self._queues or not self._inside.fits(self._routes.owner(app)):
+            return None
+        visit = self._try_regions(self.found(aim), NOWHERE_SAID)
+        if visit is not None:
+            visit.aim = aim
+        return visit
+
     async def begin(
         self,
         aim: Aim,

@@ -47,13 +47,13 @@ class RoundRobin:
     def waiting(self) -> int:
         return sum(map(len, self._waiting.values()))
 
-    async def wait(self, key: str) -> None:
-        """Others have come in, so there is a next turn. One whose task is cancelled is passed over."""
+    def wait(self, key: str) -> asyncio.Future[None]:
+        """The same, once others have come in, so that there is a next turn."""
         if self._loop is None:  # asking for it costs a call of the kernel each time
             self._loop = asyncio.get_running_loop()
         turn = self._loop.create_future()
         self._waiting.setdefault(key, deque()).append(turn)
-        await turn
+        return turn
 
     def _has_room(self, key: str) -> bool:
         came = self._came.get(key, 0)
