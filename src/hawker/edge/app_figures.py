@@ -39,11 +39,12 @@ class _Lately(Generic[K, V]):
         self.all: OrderedDict[K, V] = OrderedDict()
         self._most = most
         self._make = make
-        self._last: tuple[K, V] | None = None
+        self._last: tuple[K, V] | tuple[None, None] = None, None
 
     def of(self, key: K) -> V:
-        if self._last is not None and self._last[0] == key:
-            return self._last[1]
+        last, found = self._last
+        if found is not None and last == key:
+            return found
         found = self.all.get(key)
         if found is None:
             found = self.all[key] = self._make()
@@ -60,7 +61,7 @@ class _App:
                  "tls_errors", "verdicts", "wakes")  # fmt: skip
 
     def __init__(self) -> None:
-        self.statuses: dict[str, int] = {}
+        self.statuses: dict[int, int] = {}
         self.answers, self.wakes = _Times(), _Times()
         self.connects = self.disconnects = self.bytes_in = self.bytes_out = self.tls_errors = 0
         self.handshakes: dict[str, _Times] = {}
@@ -72,7 +73,7 @@ class _Machine:
     __slots__ = ("answers", "connects", "dials", "disconnects", "statuses")
 
     def __init__(self) -> None:
-        self.statuses: dict[str, int] = {}
+        self.statuses: dict[int, int] = {}
         self.answers, self.dials = _Times(), _Times()
         self.connects = self.disconnects = 0
 
@@ -154,7 +155,7 @@ class AppFigures:
         return tuple(
             AppFigure(
                 app=app,
-                statuses=dict(of.statuses),
+                statuses=_named(of.statuses),
                 buckets=tuple(of.answers.buckets),
                 seconds=of.answers.seconds,
                 connects=of.connects,
@@ -176,7 +177,7 @@ class AppFigures:
             MachineFigure(
                 app=app,
                 machine=machine,
-                statuses=dict(of.statuses),
+                statuses=_named(of.statuses),
                 answers=of.answers.told(),
                 dials=of.dials.told(),
                 connects=of.connects,
@@ -190,7 +191,12 @@ def _count(counts: dict[str, int], name: str) -> None:
     counts[name] = counts.get(name, 0) + 1
 
 
-def _count_status(counts: dict[str, int], status: int) -> None:
-    """An app may answer with whatever number it likes."""
-    name = str(status)
-    _count(counts, name if name in counts or len(counts) < MOST_STATUSES else f"{name[0]}xx")
+def _count_status(counts: dict[int, int], status: int) -> None:
+    """An app may answer with whatever number it likes: beyond some it is counted below zero, by its first digit."""
+    if status not in counts and len(counts) >= MOST_STATUSES:
+        status = -int(str(status)[0])
+    counts[status] = counts.get(status, 0) + 1
+
+
+def _named(counts: dict[int, int]) -> dict[str, int]:
+    return {str(status) if status >= 0 else f"{-status}xx": count for status, count in counts.items()}

@@ -199,6 +199,8 @@ class KeptBody:
     """What has come of a request's body, while it may be sent again: never more than `KEPT_BYTES`, nor than what the
     process has for all (`crowd`). `pieces` is None once that was too much, or of no more use."""
 
+    __slots__ = ("_crowd", "_owner", "pieces", "size")
+
     def __init__(self, crowd: Crowd) -> None:
         self._crowd = crowd
         self._owner = ""

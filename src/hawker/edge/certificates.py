@@ -85,7 +85,7 @@ class CertificateBook:
 
     def app_of(self, name: str) -> AppName | None:
         """Whose host name it is; nobody's below the platform's own domain."""
-        found = self._of.get(name) or self.find(name)
+        found = self._of.get(name) or self._of.get(f"*.{name.partition('.')[2]}")
         return found.app or None if found is not None else None
 
     def context(

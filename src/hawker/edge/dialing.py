@@ -66,8 +66,8 @@ class Dialer:
         visit: Visit | None = None,
     ) -> Joined[P]:
         """The caller calls `Visits.end` with its visit in the end. `rested` is a connection that can be used
-        again; a `lasting` one has no end of its own. `cause` is why the last machine did not take it. A `visit` that has
-        begun found no connection. Raises `ProxyError`."""
+        again; a `lasting` one has no end of its own. `cause` is why the last machine did not take it. `visit` began,
+        and found no such connection. Raises `ProxyError`."""
         while True:
             if visit is None:
                 visit = await self._visits.begin(aim, began, cause)

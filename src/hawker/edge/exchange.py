@@ -57,7 +57,8 @@ from hawker.value_object import ValueObject
 _LEFT_S = 0.2
 """After its end of the connection a client has no place in a queue for longer."""
 _MAX_INTERIM = 8
-_NO_OPTIONS = HttpOptions()
+_NO_OPTIONS, _SILENT = HttpOptions(), Code.PU03
+_ANSWERS = tuple(f"answers_{digit}xx" for digit in range(10))
 SKIP, CACHE_CONTROL = b"skip", b"fly-replay-cache-control"
 
 
@@ -77,6 +78,10 @@ class _Leg(ValueObject, frozen=True, kw_only=True):
 
 class HttpExchange:
     """`tls` is the app that the connection's TLS is for. Keeps `RequestSource`."""
+
+    __slots__ = ("_app", "_asked_at", "_began", "_client", "_door", "_head", "_held", "_idle_s", "_kept", "_lines",
+                 "_machine", "_now", "_origin", "_pace", "_packer", "_repeated", "_services", "_tls", "_way", "_whole",
+                 "_why_late", "answered", "deadline", "done", "overdue", "request_id")  # fmt: skip
 
     def __init__(
         self,
@@ -108,7 +113,7 @@ class HttpExchange:
         self._idle_s = 0.0
         self._pace: BodyPace | None = None  # while more of the body must come
         self._packer: Packer | None = None
-        self._why_late = Code.PU03
+        self._why_late = _SILENT
         self.answered = False  # the head of an answer is written
         self.done = False  # the answer is whole
         self.deadline = inf
@@ -157,7 +162,7 @@ class HttpExchange:
         self._whole, self._pace = trailers, None
         if self._machine is not None:
             self._machine.finish(trailers)
-        self._why_late, self.deadline = Code.PU03, self._now() + self._idle_s if self._idle_s else inf
+        self._why_late, self.deadline = _SILENT, self._now() + self._idle_s if self._idle_s else inf
 
     def may_read(self, *, reading: bool) -> None:
         self._client.may_read(reading=reading)
@@ -212,10 +217,11 @@ class HttpExchange:
         """The way to the app, and what its config says of replays; None where an answer of our own was enough. Raises
         `ProxyError`."""
         head = self._head
-        proof = self._challenge(head)
-        if proof is not None:
-            self._say(challenge_answer(proof, self.request_id))
-            return None
+        if self._tls is None and head.target.startswith(CHALLENGES):
+            proof = self._challenge(head)
+            if proof is not None:
+                self._say(challenge_answer(proof, self.request_id))
+                return None
         self._app = app = self._find(head)
         target = self._services.routes.newest(self._door, app)
         if target is not None and target.port.force_https and self._tls is None:
@@ -226,7 +232,7 @@ class HttpExchange:
 
     def _challenge(self, head: RequestHead) -> str | None:
         """Before any redirect, in plain HTTP, whatever app's door it is; other tokens are the machine's matter."""
-        if self._tls is not None or head.method not in (b"GET", b"HEAD") or not head.target.startswith(CHALLENGES):
+        if head.method not in (b"GET", b"HEAD"):
             return None
         token = head.target.removeprefix(CHALLENGES).decode("latin-1")
         return self._services.challenge(self._door, head.host, token)
@@ -394,7 +400,7 @@ class HttpExchange:
         machine, target, machines = joined.protocol, joined.visit.reached, self._services.machines
         pooled = machines.may_keep(machine, target)
         options = target.port.http_options or _NO_OPTIONS
-        self._idle_s, self._why_late = float(options.idle_timeout or 0), Code.PU03
+        self._idle_s, self._why_late = float(options.idle_timeout or 0), _SILENT
         self._begin(leg, joined, pooled=pooled)
         answer = await machine.answer_head(self._head.method)
         if answer.status < 200:
@@ -420,7 +426,7 @@ class HttpExchange:
         if self._pace is not None:
             self.deadline = self._pace.deadline(self._now(), answered=True)
         self._client.answer(shown, fields)
-        self._services.counters.add(f"answers_{answer.status // 100}xx")
+        self._services.counters.add(_ANSWERS[answer.status // 100])
         trailers = await machine.answer_body(answer, self._pass)
         if self._packer is not None:
             self._write(self._packer.end())

@@ -54,6 +54,7 @@ class HttpConnection(asyncio.Protocol):
         self._buffer = bytearray()
         self._reader = RequestReader()
         self._waiter: asyncio.Future[None] | None = None
+        self._begun = False  # something of the next head has come
         self._exchange: HttpExchange | None = None
         self._head: RequestHead | None = None
         self._body: MessageBody = NoBody()
@@ -123,7 +124,9 @@ class HttpConnection(asyncio.Protocol):
                 self._overdue = self._exchange.overdue
                 self._scope.cancel()
         elif now >= self.deadline:
-            self.deadline, self._overdue = inf, ProxyError(Code.HB04)
+            self.deadline = inf
+            if self._begun:  # else nobody asked for anything: it is closed without a word
+                self._overdue = ProxyError(Code.HB04)
             self._scope.cancel()
 
     @property
@@ -254,7 +257,13 @@ class HttpConnection(asyncio.Protocol):
                 self._refuse(error)
                 await self._linger()
                 return
-            if not await self._request(head, origin, lines):
+            exchange = self._exchange = self._begin(head, origin, lines)
+            try:
+                await exchange.run()
+            finally:
+                if self._overdue is None:
+                    self._exchange = None
+            if not (self._keep and self._body.done and exchange.done):
                 await self._linger()
                 return
             self._services.table.rest(self)
@@ -262,10 +271,10 @@ class HttpConnection(asyncio.Protocol):
 
     async def _next_head(self, *, first: bool) -> bytes | None:
         """None when the client has nothing more to ask. Raises `ProxyError`."""
-        began, looked = False, 0
+        self._begun, looked = False, 0
         self.deadline = self._now() + (self._head_s() if first else IDLE_S)
         if not self._buffer and not self._ended and not self._paused:
-            await self._wait(first=first, began=began)
+            await self._news()
         while True:
             while self._buffer[:2] == b"\r\n":  # RFC 9112, 2.2: an empty line before a request is passed over
                 del self._buffer[:2]
@@ -287,9 +296,9 @@ class HttpConnection(asyncio.Protocol):
                 return None
             if self._paused:
                 self._resume()
-            if self._buffer and not began:
-                began, self.deadline = True, self._now() + self._head_s()
-            await self._wait(first=first, began=began)
+            if self._buffer and not self._begun:
+                self._begun, self.deadline = True, self._now() + self._head_s()
+            await self._news()
 
     def _head_s(self) -> float:
         """How long a head may take, by the word of whose door it is: before one is whole nobody is named."""
@@ -299,29 +308,15 @@ class HttpConnection(asyncio.Protocol):
         options = target.port.http_options if target is not None else None
         return min(float((options.headers_read_timeout if options else None) or HEAD_S), IDLE_S)
 
-    async def _wait(self, *, first: bool, began: bool) -> None:
+    def _news(self) -> asyncio.Future[None]:
+        """Done when something has come, or nothing will."""
         self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        except asyncio.CancelledError:
-            if self._overdue is not None and not began:
-                self._overdue = None  # nobody asked for anything: it is closed without a word
-                self._close()
-            raise
-        finally:
-            self._waiter = None
+        return self._waiter
 
-    async def _request(self, head: RequestHead, origin: Origin, lines: bytes) -> bool:
-        """Whether another request may follow on this connection."""
+    def _begin(self, head: RequestHead, origin: Origin, lines: bytes) -> HttpExchange:
         self._head, self._keep, self._chunks = head, False, False
         self._body = request_body(chunked=head.chunked, length=head.length)
-        exchange = self._exchange = self.carrier(self._services, self, self._door, self._tls, origin, lines, head)
-        try:
-            await exchange.run()
-        finally:
-            if self._overdue is None:
-                self._exchange = None
-        return self._keep and self._body.done and exchange.done
+        return self.carrier(self._services, self, self._door, self._tls, origin, lines, head)
 
     def _become_http2(self, data: bytes) -> None:
         """The client knows that HTTP/2 is spoken here, and asks nobody. From now on the connection is another one's."""
@@ -383,8 +378,7 @@ class HttpConnection(asyncio.Protocol):
         with anyio.move_on_after(LINGER_S):
             while not self._ended and self._transport is not None:
                 self._resume()
-                self._waiter = self._loop.create_future()
-                await self._waiter
+                await self._news()
                 self._buffer.clear()
 
     def _notify(self) -> None:

@@ -253,11 +253,13 @@ class Routes:
         it has the certificate; and a name whose claimer is not there is nobody's."""
 
         asked = door, host, claimer, tls
-        if asked not in self._meant:
-            if len(self._meant) >= _MOST_ASKED:  # clients make up as many names as they like
-                self._meant.clear()
-            self._meant[asked] = self._app_meant(door, host, claimer, tls=tls)
-        return self._meant[asked]
+        found = self._meant.get(asked)
+        if found is not None or asked in self._meant:
+            return found
+        if len(self._meant) >= _MOST_ASKED:  # clients make up as many names as they like
+            self._meant.clear()
+        found = self._meant[asked] = self._app_meant(door, host, claimer, tls=tls)
+        return found
 
     def _app_meant(self, door: Door, host: str, claimer: AppName | None, *, tls: bool) -> AppName | None:
         def serves(app: AppName) -> bool:

@@ -294,17 +294,17 @@ def _with_exchange(made: type[HttpExchange]) -> EdgeKit:
 class _KeepsSources(HttpConnection):
     """A client says which machine has replayed its request."""
 
-    async def _request(self, head: RequestHead, origin: Origin, lines: bytes) -> bool:
+    def _begin(self, head: RequestHead, origin: Origin, lines: bytes) -> HttpExchange:
         said = next((value for name, value in head.fields if name == b"fly-replay-src"), b"")
-        return await super()._request(head, origin, lines + b"fly-replay-src: %b\r\n" % said)
+        return super()._begin(head, origin, lines + b"fly-replay-src: %b\r\n" % said)
 
 
 class _BelievesClients(HttpConnection):
     """What a client says of itself goes on to the machine."""
 
-    async def _request(self, head: RequestHead, origin: Origin, lines: bytes) -> bool:
+    def _begin(self, head: RequestHead, origin: Origin, lines: bytes) -> HttpExchange:
         said = next((value for name, value in head.fields if name == b"fly-client-ip"), b"")
-        return await super()._request(head, origin, b"fly-client-ip: %b\r\n" % said + lines.partition(b"\r\n")[2])
+        return super()._begin(head, origin, b"fly-client-ip: %b\r\n" % said + lines.partition(b"\r\n")[2])
 
 
 class _Believing(HttpConnections):
