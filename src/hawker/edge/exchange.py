@@ -427,10 +427,11 @@ class HttpExchange:
             self.deadline = self._pace.deadline(self._now(), answered=True)
         self._client.answer(shown, fields)
         self._services.counters.add(_ANSWERS[answer.status // 100])
-        trailers = await machine.answer_body(answer, self._pass)
+        if not machine.begin_body(answer, self._pass):
+            await machine.rest_of_body()
         if self._packer is not None:
             self._write(self._packer.end())
-        self._client.finish(trailers)
+        self._client.finish(machine.trailers)
         self.done = True
         if pooled and answer.keep_alive and not answer.until_close and self.heard_all:
             machines.keep(machine, target)

@@ -39,7 +39,7 @@ class RequestSource(Protocol):
 
 
 class MachineConnection(asyncio.Protocol):
-    """One connection. `answer_head` and `answer_body` are awaited in turn. Keeps `HostWatcher`.
+    """One connection. `answer_head`, `begin_body` and `rest_of_body` follow each other. Keeps `HostWatcher`.
     `bare`: what it writes is requests and nothing else, so that another one may follow."""
 
     bare: ClassVar[bool] = True
@@ -138,20 +138,35 @@ class MachineConnection(asyncio.Protocol):
         del self._buffer[: end + 4]
         return self._reader.read(data, method)
 
-    async def answer_body(self, head: ResponseHead, pass_on: Callable[[bytes], None]) -> tuple[Trailer, ...]:
-        """Pass the content on; returns once it is whole, with what trails it. Raises `ProxyError`."""
+    def begin_body(self, head: ResponseHead, pass_on: Callable[[bytes], None]) -> bool:
+        """Pass on what has come of the content, and from now on what comes; whether that was all. Raises
+        `ProxyError`."""
         self._body, self._pass = _body_of(head), pass_on
         data, self._buffer = bytes(self._buffer), bytearray()
         self._pass_on(data, pass_on)
         if self._ended and isinstance(self._body, OpenBody):
             self._body.done = True
-        while not self._body.done:
-            if self._error is not None:
-                raise self._error
-            if self._ended:
-                raise ProxyError(Code.PU02, known="the machine closed the connection in the middle of its answer")
+        return self._has_passed()
+
+    async def rest_of_body(self) -> None:
+        """Returns once the content is whole. Raises `ProxyError`."""
+        while not self._has_passed():
             await self._news()
-        return self._body.trailers
+
+    def _has_passed(self) -> bool:
+        """Whether all of the content is passed on. Raises `ProxyError` where it will never be."""
+        body = self._body
+        assert body is not None, "it has begun"
+        if not body.done and self._error is not None:
+            raise self._error
+        if not body.done and self._ended:
+            raise ProxyError(Code.PU02, known="the machine closed the connection in the middle of its answer")
+        return body.done
+
+    @property
+    def trailers(self) -> tuple[Trailer, ...]:
+        """What trails the content, once that is whole."""
+        return () if self._body is None else self._body.trailers
 
     async def small_body(self, head: ResponseHead, most: int) -> bytes:
         """The content, whole, of so many bytes. Raises `ProxyError`."""
@@ -162,7 +177,8 @@ class MachineConnection(asyncio.Protocol):
             if len(pieces) > most:
                 self.abort()
 
-        await self.answer_body(head, take)
+        if not self.begin_body(head, take):
+            await self.rest_of_body()
         if len(pieces) > most:
             raise ProxyError(Code.PA03, known=f"fly-replay: its body has more than {most >> 10} KiB")
         return bytes(pieces)
@@ -221,7 +237,8 @@ class MachineConnection(asyncio.Protocol):
             return
         if mine:
             pass_on(mine)
-        self._buffer += rest
+        if rest:
+            self._buffer += rest
 
     def _fail(self, why: str) -> None:
         if self._error is None:

@@ -102,15 +102,20 @@ class MachineHttp2Connection(MachineConnection):
         fields, ended = self._answers.pop(0)
         return parse_http2_answer(fields, method, ended=ended)
 
-    async def answer_body(self, head: ResponseHead, pass_on: Callable[[bytes], None]) -> tuple[Trailer, ...]:
+    def begin_body(self, head: ResponseHead, pass_on: Callable[[bytes], None]) -> bool:
         self._pass = pass_on
-        while True:
-            self._hand_on()
-            if self._trailers is not None and not self._content:
-                return self._trailers
-            if self._error is not None:
-                raise self._error
-            await self._news()
+        return self._has_passed()
+
+    def _has_passed(self) -> bool:
+        self._hand_on()
+        whole = self._trailers is not None and not self._content
+        if not whole and self._error is not None:
+            raise self._error
+        return whole
+
+    @property
+    def trailers(self) -> tuple[Trailer, ...]:
+        return self._trailers or ()
 
     @property
     def reusable(self) -> bool:

@@ -99,7 +99,7 @@ def meant(routes: Routes, aim: Aim) -> list[ServiceTarget]:
 def tiers(targets: Sequence[ServiceTarget], here: str, steering: Steering) -> list[list[ServiceTarget]]:
     """Whom to ask, region by region: as is said, else this one and then the nearest; so, too, those that one alias
     stands for. One is asked after another only where nobody of that one can take the request, or be started for it."""
-    if not any(each.machine.region for each in targets):
+    if len(targets) == 1 or not any(each.machine.region for each in targets):
         return [list(targets)] if targets else []
     wished = (*steering.regions, *steering.preferred)
     found: dict[tuple[int, bool, int, str], list[ServiceTarget]] = {}
