@@ -5,7 +5,6 @@ What a request can hold of this process is bounded: what its two ends have not r
 its body to be sent again.
 """
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from math import inf
@@ -13,7 +12,7 @@ from math import inf
 import anyio
 from msgspec.structs import replace
 
-from hawker.config.machine import HttpOptions, Port, ReplayCache
+from hawker.config.machine import HttpOptions, ReplayCache
 from hawker.edge.body import BODY_S, KEPT_BYTES, BodyPace, KeptBody, Trailer
 from hawker.edge.compression import Packer, packed
 from hawker.edge.dialing import Joined
@@ -32,10 +31,10 @@ from hawker.edge.replay import (
     replayed_to,
     wants_body,
 )
-from hawker.edge.replay_cache import ReplayQuestion, asked_for
+from hawker.edge.replay_cache import ReplayQuestion, asked_for, cache_status, rules_of, skips_cache
 from hawker.edge.requester import HttpServices, Requester
 from hawker.edge.routes import Door, ServiceTarget
-from hawker.edge.splice import Side
+from hawker.edge.splice import pass_both_ways
 from hawker.edge.steering import UNAVAILABLE, Aim, Steering, steering_of
 from hawker.edge.visits import Visit
 from hawker.edge.writing import (
@@ -59,7 +58,6 @@ _LEFT_S = 0.2
 _MAX_INTERIM = 8
 _NO_OPTIONS, _SILENT = HttpOptions(), Code.PU03
 _ANSWERS = tuple(f"answers_{digit}xx" for digit in range(10))
-SKIP, CACHE_CONTROL = b"skip", b"fly-replay-cache-control"
 
 
 class _Leg(ValueObject, frozen=True, kw_only=True):
@@ -278,13 +276,12 @@ class HttpExchange:
         found = self._services.replays.find(asked(), self._now()) if len(self._services.replays) else None
         if found is None:
             return leg, False
-        wished = next((value for name, value in leg.head.fields if name == CACHE_CONTROL), b"")
-        if found.bypass and wished.strip().lower() == SKIP:
+        if found.bypass and skips_cache(leg.head.fields):
             return leg, True
         self._services.counters.add("replays_cached", app=self._app)
         steering = replayed_to(found.order, {found.origin})
         aim = Aim(self._door, found.order.app or leg.aim.app, steering, inside=True)
-        return replace(leg, aim=aim, lines=_status(b"hit"), order=found.order, cached=True), False
+        return replace(leg, aim=aim, lines=cache_status(b"hit"), order=found.order, cached=True), False
 
     def _next(self, leg: _Leg, order: Replay, source: ServiceTarget, status: bytes) -> _Leg:
         """Where a machine sends its request. Raises `ProxyError` where it may not."""
@@ -297,16 +294,9 @@ class HttpExchange:
         aim = Aim(self._door, app, replayed_to(order, had), inside=True)
         if order.instance is not None and not self._services.visits.found(aim):
             raise ProxyError(Code.PA03, known=f"fly-replay: machine {order.instance} is none of app {app}")
-        lines = replay_source(source.machine.id, region, self._services.clock.now(), order.state)
+        lines = replay_source(source.machine.id, region, self._services.clock.now(), order.state) + cache_status(status)
         head = leg.head if order.transform is None else order.transform.apply(leg.head)
-        return _Leg(
-            aim=aim,
-            head=head,
-            lines=lines + (_status(status) if status else b""),
-            order=order,
-            source=source,
-            came_from=leg.aim,
-        )
+        return _Leg(aim=aim, head=head, lines=lines, order=order, source=source, came_from=leg.aim)
 
     def _may_reach(self, source: ServiceTarget, app: AppName) -> bool:
         """An app of the same organization and network: no number of a network is two organizations'."""
@@ -498,29 +488,7 @@ class HttpExchange:
         if taken is None or machine.transport is None:
             machine.abort()
             return
-        over = asyncio.Event()
         figures, app = self._services.figures, self._app
-        client, server = Side(over.set, partial(figures.received, app)), Side(heard=partial(figures.sent, app))
+        heard = partial(figures.received, app), partial(figures.sent, app)
         transport, early = taken
-        client.begin(early)
-        server.begin(machine.taken_over())
-        for side, end in ((client, transport), (server, machine.transport)):
-            side.transport = end
-            end.set_protocol(side)
-        client.join(server)
-        try:
-            await over.wait()
-        finally:
-            for side in (client, server):
-                if side.transport is not None:
-                    side.transport.close()
-
-
-def rules_of(target: ServiceTarget | None) -> tuple[ReplayCache, ...]:
-    """What the config says of replays that may be kept."""
-    port = Port() if target is None else target.port
-    return (port.http_options.replay_cache if port.http_options else None) or ()
-
-
-def _status(status: bytes) -> bytes:
-    return b"fly-replay-cache-status: %b\r\n" % status
+        await pass_both_ways((transport, early), (machine.transport, machine.taken_over()), *heard)

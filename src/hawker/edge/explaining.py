@@ -10,12 +10,11 @@ from msgspec.structs import replace
 
 from hawker.edge.asked_request import head_of, order_of, plain_notes, request_notes, steering_notes
 from hawker.edge.certificates import CertificateBook
-from hawker.edge.exchange import CACHE_CONTROL, SKIP, rules_of
 from hawker.edge.gates import Gates, hard_limit, soft_limit
 from hawker.edge.head import RequestHead
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.replay import replayed_to
-from hawker.edge.replay_cache import ReplayRoutes, asked_for
+from hawker.edge.replay_cache import ReplayRoutes, asked_for, rules_of, skips_cache
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.steering import Aim, Steering, meant, steering_of, tiers
 from hawker.edge.visits import stands
@@ -164,8 +163,7 @@ class Explainer:
 
     def _as_kept(self, aim: Aim, head: RequestHead, target: ServiceTarget, now: float) -> tuple[Aim, tuple[str, ...]]:
         """Where such a request was replayed to before."""
-        wished = next((value for name, value in head.fields if name == CACHE_CONTROL), b"")
-        skips = wished.strip().lower() == SKIP
+        skips = skips_cache(head.fields)
         question = asked_for(aim.app, head.host, head.target, head.fields, rules_of(target))
         found = self._replays.find(question, now)
         if found is None:

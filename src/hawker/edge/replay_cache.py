@@ -7,8 +7,9 @@ An entry belongs to the app and host name that it was learned from: what one app
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from hawker.config.machine import ReplayCache
+from hawker.config.machine import Port, ReplayCache
 from hawker.edge.replay import LONGEST_CACHED_S, SHORTEST_CACHED_S, USUAL_CACHED_S, Replay
+from hawker.edge.routes import ServiceTarget
 from hawker.ids import AppName, MachineId
 from hawker.value_object import ValueObject
 
@@ -133,6 +134,23 @@ def asked_for(
     name = (rule.name or "").lower().encode("latin-1", "replace")
     session = _cookie(rule.name or "", fields) if rule.type == "cookie" else _field(name, fields)
     return ReplayQuestion(app, host, path, session[:MAX_SESSION_BYTES] if session else None, rule)
+
+
+def rules_of(target: ServiceTarget | None) -> tuple[ReplayCache, ...]:
+    """What the config says of replays that may be kept."""
+    port = Port() if target is None else target.port
+    return (port.http_options.replay_cache if port.http_options else None) or ()
+
+
+def skips_cache(fields: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a request is not to be answered from what is kept, if it may say so."""
+    said = next((value for name, value in fields if name == b"fly-replay-cache-control"), b"")
+    return said.strip().lower() == b"skip"
+
+
+def cache_status(status: bytes) -> bytes:
+    """The line that tells a machine what was known of its request; none where `status` is empty."""
+    return b"fly-replay-cache-status: %b\r\n" % status if status else b""
 
 
 def prefix_of(rule: ReplayCache) -> str:

@@ -142,6 +142,30 @@ class Side(asyncio.Protocol):
             peer.transport.write_eof()
 
 
+async def pass_both_ways(
+    client: tuple[asyncio.Transport, bytes],
+    server: tuple[asyncio.Transport, bytes],
+    received: Callable[[int], None],
+    sent: Callable[[int], None],
+) -> None:
+    """Of two connections that were something else, with what came of each: until the client's is lost, then both are
+    closed. `received` and `sent` are told how many bytes come of the client and of the machine."""
+    over = asyncio.Event()
+    sides = Side(over.set, received), Side(heard=sent)
+    for side, (_, early) in zip(sides, (client, server), strict=True):
+        side.begin(early)
+    for side, (end, _) in zip(sides, (client, server), strict=True):
+        side.transport = end
+        end.set_protocol(side)
+    sides[0].join(sides[1])
+    try:
+        await over.wait()
+    finally:
+        for side in sides:
+            if side.transport is not None:
+                side.transport.close()
+
+
 def watch_peer(transport: asyncio.BaseTransport) -> None:
     """Of a connection that we opened. One that was accepted has what its listener has."""
     connection = transport.get_extra_info("socket")
