@@ -193,19 +193,22 @@ class RequestReader:
 
     def __init__(self) -> None:
         self._head: RequestHead | None = None
-        self._behind = b""  # the target, in the bytes that the head was read from
+        self._data = b""  # that it was read from
+        self._end = 0  # of the target in there
 
     def read(self, data: bytes) -> RequestHead:
         """As `parse_request`."""
-        head, line = self._head, _PLAIN_LINE.match(data)
-        if line is not None and head is not None and line[1] == head.method and data[line.end() :] == self._behind:
-            target = line[2]
-            return head if target == head.target else replace(head, target=target)
+        head = self._head
+        if head is not None and data == self._data:
+            return head
+        line, behind = _PLAIN_LINE.match(data), self._data[self._end :]
+        if line is not None and head is not None and line[1] == head.method and data[line.end() :] == behind:
+            return replace(head, target=line[2])
         head = parse_request(data)
         if line is not None and len(data) <= _REMEMBERED_BYTES:
-            self._head, self._behind = head, data[line.end() :]
+            self._head, self._data, self._end = head, data, line.end()
         else:
-            self._head = None
+            self._head, self._data = None, b""
         return head
 
 

@@ -276,7 +276,7 @@ class HttpConnection(asyncio.Protocol):
         if not self._buffer and not self._ended and not self._paused:
             await self._news()
         while True:
-            while self._buffer[:2] == b"\r\n":  # RFC 9112, 2.2: an empty line before a request is passed over
+            while self._buffer.startswith(b"\r\n"):  # RFC 9112, 2.2: an empty line before a request is passed over
                 del self._buffer[:2]
             end = self._buffer.find(b"\r\n\r\n", max(0, looked - 3))
             head = self._buffer[: end + 4] if end >= 0 else self._buffer

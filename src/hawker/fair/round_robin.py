@@ -51,8 +51,10 @@ class RoundRobin:
         """The same, once others have come in, so that there is a next turn."""
         if self._loop is None:  # asking for it costs a call of the kernel each time
             self._loop = asyncio.get_running_loop()
-        turn = self._loop.create_future()
-        self._waiting.setdefault(key, deque()).append(turn)
+        turn, queue = self._loop.create_future(), self._waiting.get(key)
+        if queue is None:
+            queue = self._waiting[key] = deque()
+        queue.append(turn)
         return turn
 
     def _has_room(self, key: str) -> bool:
