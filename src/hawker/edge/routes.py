@@ -5,6 +5,7 @@ config counts. An app that publishes nothing and has no address is found nowhere
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from hawker.config import Service
 from hawker.config.machine import Port
@@ -90,7 +91,7 @@ class Routes:
         self._owned_by: dict[AppName, list[str]] = {}
         self._named: frozenset[AppName] = frozenset()
         self._targets: dict[Door, dict[AppName, dict[MachineId, ServiceTarget]]] = {}
-        self._of_app: dict[AppName, dict[Door, int]] = {}
+        self._of_app: dict[AppName, tuple[Door, ...]] = {}
         self._machines_of: dict[AppName, dict[MachineId, MachineRoute]] = {}
         self._newest: dict[tuple[Door, AppName], ServiceTarget] = {}  # as was asked since the last change
         self._meant: dict[tuple[Door, str, AppName | None, bool], AppName | None] = {}  # the same
@@ -155,13 +156,13 @@ class Routes:
         self._leave(machine, ())
 
     def _leave(self, machine: MachineRoute, stays: Container[Door]) -> None:
-        for door in [each for each in self._of_app.get(machine.app, ()) if each not in stays]:
+        for door in self._of_app.get(machine.app, ()):
             apps = self._targets[door]
-            if apps[machine.app].pop(machine.id, None) is None:
+            if door in stays or apps[machine.app].pop(machine.id, None) is None:
                 continue
-            self._release(machine.app, door)
             if not apps[machine.app]:
                 del apps[machine.app]
+                self._release(machine.app, door)
             if not apps:
                 del self._targets[door]
 
@@ -295,7 +296,7 @@ class Routes:
         for target, number in _served(machine):
             for address in self._places(target):
                 if self._owner_of.get(address, machine.app) == machine.app:
-                    found.setdefault(Door(address, number, target.is_udp), target)
+                    found.setdefault(_door(address, number, target.is_udp), target)
         return found
 
     def _places(self, target: ServiceTarget) -> Iterator[str]:
@@ -314,25 +315,29 @@ class Routes:
             yield from self._addresses
 
     def _add(self, door: Door, target: ServiceTarget) -> None:
-        machine, mine = target.machine, self._of_app.setdefault(target.machine.app, {})
+        machine, mine = target.machine, self._of_app.get(target.machine.app, ())
         if door not in mine and len(mine) >= MAX_PORTS_OF_APP:
             self.refused[machine.id] = DoorRefused(door, f"an app has at most {MAX_PORTS_OF_APP} ports on a host")
             return
         if door not in self._targets and len(self._targets) >= MAX_PORTS:
             self.refused[machine.id] = DoorRefused(door, f"a host has at most {MAX_PORTS} ports for all apps")
             return
-        there = self._targets.setdefault(door, {}).setdefault(machine.app, {})
-        if machine.id not in there:
-            mine[door] = mine.get(door, 0) + 1
-        there[machine.id] = target
+        if door not in mine:
+            self._of_app[machine.app] = (*mine, door)
+        self._targets.setdefault(door, {}).setdefault(machine.app, {})[machine.id] = target
 
     def _release(self, app: AppName, door: Door) -> None:
-        mine = self._of_app[app]
-        mine[door] -= 1
-        if not mine[door]:
-            del mine[door]
-        if not mine:
+        left = tuple(each for each in self._of_app[app] if each != door)
+        if left:
+            self._of_app[app] = left
+        else:
             del self._of_app[app]
+
+
+@lru_cache(MAX_PORTS)
+def _door(address: str, port: int, udp: bool) -> Door:
+    """One, however many apps are there."""
+    return Door(address, port, udp)
 
 
 def _seniority(target: ServiceTarget) -> tuple[bool, float]:

@@ -15,6 +15,7 @@ import msgspec
 from hawker.clock import Clock
 from hawker.feed import (
     AllMachines,
+    AppAddress,
     AskReport,
     CloseMachine,
     EdgeAnswer,
@@ -157,9 +158,11 @@ class WorkerLink:
     def _hear(self, message: ToEdge, reader: FeedReader) -> None:
         match message:
             case AllMachines():
-                self._last = msgspec.structs.replace(message, machines=())
+                self._last = msgspec.structs.replace(
+                    message, machines=(), app_addresses=self._shared_addresses(message.app_addresses)
+                )
                 self._untold = set(self._known)
-                reader.whole(msgspec.structs.replace(message, machines=self._shared(message.machines)))
+                reader.whole(msgspec.structs.replace(self._last, machines=self._shared(message.machines)))
                 if not message.more:
                     self._end(reader)
             case MoreMachines():
@@ -206,6 +209,14 @@ class WorkerLink:
                 )
             found.append(known)
         return tuple(found)
+
+    def _shared_addresses(self, told: tuple[AppAddress, ...]) -> tuple[AppAddress, ...]:
+        if told == self._last.app_addresses:
+            return self._last.app_addresses
+        return tuple(
+            AppAddress(app=self._one(each.app, each.app), ip=self._one(each.ip, each.ip), shared=each.shared)
+            for each in told
+        )
 
     def _one(self, key: Hashable, value: T) -> T:
         if len(self._equal) >= _MOST_EQUAL and key not in self._equal:
