@@ -65,7 +65,8 @@ class Process:
     """What an edge process has of machines. Keeps `FeedReader`."""
 
     def __init__(self) -> None:
-        self.routes, self.gates, self._now = Routes(), Gates(random.random), SystemClock().monotonic
+        self.routes, self._now = Routes(), SystemClock().monotonic
+        self.gates = Gates(random.random, self.routes.machines)
 
     def whole(self, message: AllMachines) -> None:
         self.routes.begin(message.addresses, message.app_addresses)

@@ -44,7 +44,8 @@ def said(
     replays: ReplayRoutes | None = None,
     owned: tuple[AppAddress, ...] = (),
 ) -> tuple[ExplainedDoor, ...]:
-    routes, gates = Routes(), Gates(lambda: 0.5)
+    routes = Routes()
+    gates = Gates(lambda: 0.5, routes.machines)
     routes.replace(machines, (HOST,), owned)
     for each in machines:
         gates.update(each, 0.0)

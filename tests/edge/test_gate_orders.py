@@ -31,7 +31,7 @@ class Life:
 
     def __post_init__(self) -> None:
         self.state = State.STARTED  # as the worker has it
-        self.processes = [self.gates(lambda: 0.0)]
+        self.processes = [self.gates(lambda: 0.0, {})]
         self.processes[0].update(MACHINE, 0.0)
         self.inside: dict[str, int] = {}  # by request: the process that let it in
         self.closed = False  # the gate has told the worker that nobody comes in
@@ -127,7 +127,7 @@ class Life:
         if turn == 1:
             self.processes[0].shut()
             return
-        following = self.gates(lambda: 0.0)
+        following = self.gates(lambda: 0.0, {})
         self.processes.append(following)
         running = INSTANCE if self.state is State.STARTED else None
         following.update(msgspec.structs.replace(MACHINE, state=self.state, instance=running), 1.0)

@@ -33,8 +33,10 @@ def target_of(machine: MachineRoute) -> ServiceTarget:
     return ServiceTarget(machine, 0, service, (service.ports or ())[0])
 
 
-def gates_of(*machines: MachineRoute) -> Gates:
-    gates = Gates(random.Random(1).random)
+def gates_of(*machines: MachineRoute, known: dict[MachineId, MachineRoute] | None = None) -> Gates:
+    known = {} if known is None else known
+    known.update((machine.id, machine) for machine in machines)
+    gates = Gates(random.Random(1).random, known)
     for machine in machines:
         gates.update(machine, 0.0)
     return gates
@@ -54,13 +56,15 @@ def test_the_least_loaded_machine_is_chosen_and_a_hard_limit_is_never_passed() -
 def test_a_gate_of_another_host_is_made_when_it_is_asked_for_and_counts_from_then_on() -> None:
     gate = GatePlace(node=NodeId("b" * 8), host="10.0.0.2", port=4291)
     far = [msgspec.structs.replace(route(80, 1, hard=1), gate=gate) for _ in range(3)]
-    gates = gates_of(*far)
+    known = dict[MachineId, MachineRoute]()
+    gates = gates_of(*far, known=known)
     assert list(gates.of) == [] and all(each.id in gates.of for each in far)
     found = gates.choose([target_of(far[0])], 0.0)
     assert found is not None and list(gates.of) == [far[0].id]
     gates.of[far[0].id].enter(0)
     gates.update(msgspec.structs.replace(far[0], cordoned=True), 0.0)
     assert gates.of[far[0].id].total == 1 and gates.choose([target_of(far[0])], 0.0) is None
+    del known[far[1].id]
     gates.forget(far[1].id)
     assert gates.of.get(far[1].id) is None and far[1].id not in gates.of
     with pytest.raises(KeyError):
@@ -246,7 +250,7 @@ def test_a_suspended_instance_is_open_again_once_it_goes_on() -> None:
 def violations(seed: int, make: Callable[[MachineRoute, float], Gate]) -> list[str]:
     """Random arrivals, ends, rests, stops and starts; what was seen that must not be."""
     chance, now, found = random.Random(seed), 0.0, list[str]()
-    gates = Gates(chance.random)
+    gates = Gates(chance.random, {})
     for number in range(3):
         machine = route(80, 1, soft=2, hard=3, machine_id=f"{number}")
         gates.of[machine.id] = make(machine, now)

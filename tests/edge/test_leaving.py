@@ -27,7 +27,7 @@ class Heard(Gates):
     """What those that leave have said, by name."""
 
     def __init__(self) -> None:
-        super().__init__(lambda: 0.5)
+        super().__init__(lambda: 0.5, {})
         self.said: dict[str, LeftInside] = {}
 
     def remain(self, process: str, left: LeftInside, now: float) -> None:
@@ -58,7 +58,7 @@ def gate_with(gates: Gates, count: int) -> Gate:
 
 
 async def test_a_process_that_leaves_says_who_is_left_at_once_and_at_each_change(tmp_path: Path) -> None:
-    gates, heard = Gates(lambda: 0.5), Heard()
+    gates, heard = Gates(lambda: 0.5, {}), Heard()
     gate = gate_with(gates, 2)
     async with leaver(tmp_path, gates), anyio.create_task_group() as tasks:
         await EarlierProcesses(tmp_path, heard, SystemClock()).meet(tasks)
@@ -73,7 +73,7 @@ async def test_a_process_that_leaves_says_who_is_left_at_once_and_at_each_change
 
 
 async def test_the_end_of_who_leaves_is_heard_however_it_comes(tmp_path: Path) -> None:
-    gates, heard = Gates(lambda: 0.5), Heard()
+    gates, heard = Gates(lambda: 0.5, {}), Heard()
     gate_with(gates, 1)
     async with anyio.create_task_group() as tasks:
         async with leaver(tmp_path, gates) as scope:
@@ -94,7 +94,7 @@ async def test_the_socket_of_one_that_was_killed_is_removed(tmp_path: Path) -> N
 
 
 def test_those_in_an_earlier_process_are_in_the_machine_and_in_no_way_of_a_stop() -> None:
-    gates, machine, emptied = Gates(lambda: 0.5), route(1, 1, hard=2), list[int]()
+    gates, machine, emptied = Gates(lambda: 0.5, {}), route(1, 1, hard=2), list[int]()
     gates.remain("7", {machine.id: {0: 2}}, 0.0)
     gates.update(machine, 0.0)
     gate = gates.of[machine.id]
@@ -116,7 +116,7 @@ def test_those_in_an_earlier_process_are_in_the_machine_and_in_no_way_of_a_stop(
 
 
 def test_gates_that_are_shut_let_nobody_in_and_have_nobody_wait() -> None:
-    gates, machine = Gates(lambda: 0.5), route(1, 1)
+    gates, machine = Gates(lambda: 0.5, {}), route(1, 1)
     gates.update(machine, 0.0)
     routes = Routes()
     routes.replace([machine], (HOST,))

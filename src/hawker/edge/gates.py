@@ -244,12 +244,12 @@ class _GateOf(dict[MachineId, Gate]):
     """By machine. Of one on another host, of which there may be 100,000, the gate is made when it is asked for; those
     that were not are none of the values."""
 
-    def __init__(self, made: Callable[[MachineRoute], Gate]) -> None:
-        self.unasked: dict[MachineId, MachineRoute] = {}
+    def __init__(self, machines: Mapping[MachineId, MachineRoute], made: Callable[[MachineRoute], Gate]) -> None:
+        self._machines = machines
         self._made = made
 
     def __missing__(self, machine_id: MachineId) -> Gate:
-        gate = self[machine_id] = self._made(self.unasked.pop(machine_id))
+        gate = self[machine_id] = self._made(self._machines[machine_id])
         return gate
 
     def get(self, machine_id: MachineId, default: Any = None) -> Any:
@@ -263,15 +263,16 @@ class _GateOf(dict[MachineId, Gate]):
         return super().get(machine_id)
 
     def __contains__(self, machine_id: object) -> bool:
-        return machine_id in self.unasked or super().__contains__(machine_id)
+        return machine_id in self._machines or super().__contains__(machine_id)
 
 
 class Gates:
-    """`random` is uniform in [0, 1)."""
+    """`random` is uniform in [0, 1). `machines` are all, as the routes have them: a copy would take as much again."""
 
-    def __init__(self, random: Callable[[], float]) -> None:
+    def __init__(self, random: Callable[[], float], machines: Mapping[MachineId, MachineRoute]) -> None:
         self._random = random
-        self.of = _GateOf(self._made)
+        self._machines = machines
+        self.of = _GateOf(machines, self._made)
         self._left: dict[str, LeftInside] = {}  # in each process that leaves
         self._shut = False
 
@@ -280,10 +281,7 @@ class Gates:
         gate = self.of.made(route.id)
         if gate is not None:
             gate.update(route, now)
-        elif route.gate is not None and not route.gate.is_beside:
-            self.of.unasked[route.id] = route
-        else:
-            self.of.unasked.pop(route.id, None)
+        elif route.gate is None or route.gate.is_beside:
             self.of[route.id] = self._made(route, now)
 
     def _made(self, route: MachineRoute, now: float = 0.0) -> Gate:
@@ -322,16 +320,16 @@ class Gates:
         self._shut = True
 
     def forget(self, machine_id: MachineId) -> None:
-        """Those who are in there leave a gate that nobody enters any more."""
-        self.of.unasked.pop(machine_id, None)
+        """Those who are in there leave a gate that nobody enters any more. The machine is none of all by now."""
         gate = self.of.pop(machine_id, None)
         if gate is not None and gate.route.instance is not None:
             gate.close(gate.route.instance)
 
     def avoid_host(self, place: GatePlace, until: float) -> None:
         """It is not heard of."""
-        for machine_id in [each.id for each in self.of.unasked.values() if each.gate == place]:
-            self.of.get(machine_id)
+        for machine in self._machines.values():
+            if machine.gate == place:
+                self.of.get(machine.id)
         for gate in self.of.values():
             if gate.route.gate == place:
                 gate.lose(until)

@@ -85,7 +85,7 @@ class EdgeParts(ValueObject, frozen=True, kw_only=True):
     link: Callable[[Path, Clock], WorkerLink] = WorkerLink
     identity: Callable[[Path], MutualTls] = identity_in
     routes: Callable[[], Routes] = Routes
-    gates: Callable[[Callable[[], float]], Gates] = Gates
+    gates: Callable[[Callable[[], float], Mapping[MachineId, MachineRoute]], Gates] = Gates
     visits: type[Visits] = Visits
     http: type[HttpConnections] = HttpConnections
     rests: Callable[[Iterable[Gate], float], Iterator[RestWish]] = may_rest
@@ -117,7 +117,7 @@ class Edge:
         self._said: dict[tuple[AppName, str], int] = {}
         self._short_since: dict[AppName, float] = {}  # apps of which fewer run than are to
         self._requests, self._routes = RequestTasks(self.counters), parts.routes()
-        self.gates = parts.gates(clock.random)
+        self.gates = parts.gates(clock.random, self._routes.machines)
         self._link = parts.link(folder, clock)
         self._visits = parts.visits(
             self._routes, self.gates, self._link, self.spawn, self._now, self.counters, parts.wakes
