@@ -84,7 +84,7 @@ class WorkerLink:
         self._folder = folder
         self._clock = clock
         self._writer: asyncio.StreamWriter | None = None
-        self._away_since = clock.monotonic()
+        self._away_since = 0.0
         self._calls: dict[int, asyncio.Future[str]] = {}
         self._number = 0
         self._known: dict[MachineId, MachineRoute] = {}
@@ -96,6 +96,7 @@ class WorkerLink:
     async def serve(self, reader: FeedReader) -> None:
         """Until cancelled; comes back whenever the worker does."""
         self._begin_with_kept(reader)
+        self._away_since = self._clock.monotonic()
         while True:
             with suppress(OSError, EOFError, ValueError):
                 await self._converse(reader)
