@@ -71,11 +71,11 @@ def program(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[
         process.stdout.close()
 
 
-def needs(installed: Path, name: str) -> None:
-    """Skips a test whose client is not installed; on CI that is a failure."""
+def needs(installed: Path, name: str, by: str = "make test-setup") -> None:
+    """Skips a test whose client is not installed; on CI that is a failure. `by` installs it."""
     if installed.exists():
         return
-    reason = f"{name} is not installed: scripts/setup.sh test does it, where its package registry can be reached"
+    reason = f"{name} is not installed: `{by}` does it, where its package registry can be reached"
     if os.environ.get("CI"):
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

@@ -24,7 +24,7 @@ EXPECTED = {
 @pytest.mark.long(reason="hundreds of handshakes of a stranger; tests/edge/test_tls_connection.py has our own")
 @pytest.mark.parametrize("kind", ["p256", "rsa2048"])
 async def test_sslyze_finds_nothing_that_is_not_known(host: PlayedHost, kind: str, tmp_path: Path) -> None:
-    needs(SSLYZE, "sslyze")
+    needs(SSLYZE, "sslyze", "make judges-setup")
     async with app_server(says(OK)) as inside:
         port = free_port()
         await host.publish(route(port, inside, handlers=HTTPS))
