@@ -5,6 +5,8 @@ import pytest
 from hawker.errors import CannotStart
 from hawker.settings import load_settings
 
+CA = {"acme_directory": "https://ca.example.com/dir"}
+
 
 def test_flags_win_over_environment_over_file_over_defaults(tmp_path: Path) -> None:
     file = tmp_path / "hawker.toml"
@@ -35,6 +37,9 @@ def test_lists_in_variables_are_separated_by_commas() -> None:
         ({"region": "a,b"}, {}, "region 'a,b' is not a name"),
         ({"nameservers": ("dns.example.com",)}, {}, "nameservers 'dns.example.com' is not an IP address"),
         ({"machine_pids": "x"}, {}, "machine_pids"),
+        ({"api_hostname": "API.example.com", **CA}, {}, "api_hostname 'API.example.com' is not a host name such as"),
+        ({"api_hostname": "api.example.com"}, {}, "api_hostname needs acme_directory"),
+        ({"api_hostname": "a.example.com", "edge_addresses": ("none",), **CA}, {}, "api_hostname needs edge_addresses"),
         ({"memory_mib": 0}, {}, "memory_mib must be at least 1, not 0"),
         ({"shared_cpu_ratio": float("nan")}, {}, "shared_cpu_ratio"),
         ({}, {"HAWKER_IPV4_POOL": "banana"}, "ipv4_pool 'banana'"),
@@ -135,3 +140,21 @@ def test_a_schedule_of_backups_is_read() -> None:
     settings = load_settings({**flags, "backup_every_s": 86_400}, {})
     assert (settings.backup_every_s, settings.backup_window) == (86_400.0, "23:30-05:00")
     assert (settings.backup_keep_daily, settings.backup_keep_weekly) == (7, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "zone", "wanted"),
+    [
+        ("api.example.com", (), ("api.example.com",)),
+        ("api.example.com", ("192.0.2.5:53",), ("*.apps.example.com", "api.example.com")),
+        ("api.apps.example.com", ("192.0.2.5:53",), ("*.apps.example.com",)),
+        ("api.apps.example.com", (), ("api.apps.example.com",)),
+        (None, ("192.0.2.5:53",), ("*.apps.example.com",)),
+        (None, (), ()),
+    ],
+)
+def test_a_certificate_is_ordered_for_each_name_of_the_platform_that_no_wildcard_covers(
+    name: str | None, zone: tuple[str, ...], wanted: tuple[str, ...]
+) -> None:
+    flags = {**CA, "api_hostname": name, "domain": "apps.example.com", "dns_zone_listen": zone}
+    assert load_settings(flags, {}).own_hostnames == wanted

@@ -29,6 +29,10 @@ ENDS_TLS = frozenset({"tls", POSTGRES})
 """Handlers that have the edge end TLS."""
 CERTIFICATE_KEY = "certificates.key"
 """In the edge's folder, readable by the node's user only: 32 bytes that open the certificates of the feed."""
+WORKER_SOCKET, API_SOCKET = "edge.sock", "api.sock"
+"""In the edge's folder: where the worker hears it, and where the node takes calls of its API that come to the edge."""
+API_APP = AppName("_api")
+"""Whose requests those for the node's API are; no app has such a name."""
 NODE_IDENTITY = "node.pem"
 """In the edge's folder, readable by the node's user only: what it speaks TLS with to edges of other hosts."""
 HOP_OFFSET = 10
@@ -73,9 +77,10 @@ class GatePlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineRoute(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the edge knows of one machine. `hosts` are where it is reached, in the order to try. `health` is the
-    worst of what its services' checks and those of kind readiness say. `publish`: see `config.PUBLISH`; empty is not
-    published. `idle_s` is how long it does nothing before it may rest. Times are seconds.
+    """What the edge knows of one machine. `hosts` are where it is reached, in the order to try: addresses, or of the
+    node's API the path of its socket, from the edge's folder on. `health` is the worst of what its services' checks and
+    those of kind readiness say. `publish`: see `config.PUBLISH`; empty is not published. `idle_s` is how long it does
+    nothing before it may rest. Times are seconds.
 
     `network` is the number of its private network, which no other organization has, nor another network of its own; 0
     where that is not known. `org` is the organization of its app, empty where that is not known. `rested`: it sleeps
@@ -179,7 +184,8 @@ class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     `addresses` are those of the host that ports may be published at; `region` goes into headers. `gate` is where this
     edge answers others, with what `NODE_IDENTITY` has; null in no cluster. `balancers` are networks whose connections
     begin with a PROXY head. `drain_s`: so many seconds may those stay who are in machines when the next edge process
-    begins. With `more` it is the beginning: `MoreMachines` follow, to processes that hear them."""
+    begins. `api_hostname` is the host name that leads to the node's API, and to nothing else; empty: none does. With
+    `more` it is the beginning: `MoreMachines` follow, to processes that hear them."""
 
     machines: tuple[MachineRoute, ...]
     addresses: tuple[str, ...] = ()
@@ -190,6 +196,7 @@ class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     challenges: tuple[ShownChallenge, ...] = ()
     balancers: tuple[str, ...] = ()
     drain_s: float = LEAVE_S
+    api_hostname: str = ""
     more: bool = False
 
 

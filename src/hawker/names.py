@@ -100,6 +100,8 @@ class KnownZone(msgspec.Struct, frozen=True, kw_only=True):
     shared: tuple[str, ...] = ()
     addresses: tuple[NamedAddress, ...] = ()
     proofs: tuple[ZoneProof, ...] = ()
+    api_hostname: str = ""
+    """The host name of the node's API, which leads to `shared`, whichever app has that name; empty: there is none."""
 
 
 class KnownNames(msgspec.Struct, frozen=True, kw_only=True):

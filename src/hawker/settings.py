@@ -112,6 +112,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     acme_binding_file: Path | None = None
     cert_ownership: Literal["first-come", "required"] = "first-come"
     domain: str | None = None
+    api_hostname: str | None = None
     dns_zone_listen: tuple[str, ...] = ()
     idle_s: float = 300.0
     edge_drain_s: float = 600.0
@@ -178,6 +179,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _check_egress(self.egress_allow)
         _check_edge(self.edge_addresses, self.edge_processes)
         _check_zone(self)
+        _check_api_hostname(self)
         _check_gateway(self.wireguard_listen)
         _check_backups(self)
 
@@ -202,6 +204,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def answers_zone(self) -> bool:
         """Whether this node is a name server of the platform's domain."""
         return self.domain is not None and bool(self.dns_zone_listen)
+
+    @property
+    def own_hostnames(self) -> tuple[str, ...]:
+        """For which the platform itself orders certificates."""
+        wide = (f"*.{self.domain}",) if self.answers_zone else ()
+        name = self.api_hostname
+        return wide if name is None or f"*.{name.partition('.')[2]}" in wide else (*wide, name)
 
     @property
     def shared_addresses(self) -> tuple[str, ...]:
@@ -414,6 +423,17 @@ def _check_zone(settings: Settings) -> None:
             raise ValueError(f"dns_zone_listen {place!r} is not ADDRESS:PORT")
     if settings.dns_zone_listen and settings.domain is None:
         raise ValueError("dns_zone_listen needs domain: the zone that is answered there")
+
+
+def _check_api_hostname(settings: Settings) -> None:
+    if (name := settings.api_hostname) is None:
+        return
+    if not _DOMAIN.fullmatch(name):
+        raise ValueError(f"api_hostname {name!r} is not a host name such as api.example.com, in lower case")
+    if settings.acme_directory is None:
+        raise ValueError("api_hostname needs acme_directory: where the certificate of the name is ordered")
+    if not settings.published_at:
+        raise ValueError("api_hostname needs edge_addresses: where the edge of this host takes calls")
 
 
 def _check_gateway(place: str | None) -> None:

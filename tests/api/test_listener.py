@@ -1,4 +1,5 @@
 import socket
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from hawker.api.contract.app import CREATE_APP, LIST_APPS, App
 from hawker.api.handlers import Handlers
-from hawker.api.listener import bind, bind_for_machines, listening, serving, url_of
+from hawker.api.listener import BehindEdge, bind, bind_for_edge, bind_for_machines, listening, serving, url_of
 from hawker.api.route import Call
 from hawker.api.routes import ROUTES
 from hawker.api.server import Server
@@ -17,7 +18,7 @@ from hawker.clock import SystemClock
 from hawker.errors import CannotStart
 from hawker.host import netns
 from tests.api.samples import sample
-from tests.api.serving import Fake, authenticate, served, use
+from tests.api.serving import TOKEN, Fake, authenticate, served, use
 
 pytestmark = pytest.mark.anyio
 
@@ -128,3 +129,25 @@ async def test_a_server_that_stops_answers_what_was_on_its_way_and_asks_for_anot
             await anyio.lowlevel.checkpoint()
         async with http.get("/docs") as late:  # on the connection that is open still
             assert (late.status, late.headers["connection"]) == (200, "close")
+
+
+async def test_a_call_that_the_edge_brings_comes_from_where_the_edge_says() -> None:
+    fake = Fake()
+    server = Server(fake.handlers([LIST_APPS]), authenticate, SystemClock(), routes=[LIST_APPS])
+    with tempfile.TemporaryDirectory() as folder:  # a path that aiohttp can name
+        path = Path(folder) / "edge" / "api.sock"
+        async with (
+            serving(BehindEdge(server), bind_for_edge(path, None)),
+            aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as http,
+        ):
+            for told in ("192.0.2.7", "2001:db8::7", ""):
+                headers = {"Authorization": f"Bearer {TOKEN.reveal()}", "Fly-Client-IP": told}
+                async with http.get("http://api.example.com/v1/apps", headers=headers) as response:
+                    assert response.status == 200
+    assert [call.source for call in fake.calls] == ["192.0.2.7", "2001:db8::7", ""]
+
+
+def test_a_place_for_the_edge_that_cannot_be_had_is_a_refusal(tmp_path: Path) -> None:
+    (tmp_path / "edge").write_text("")
+    with pytest.raises(CannotStart, match=r"cannot listen at .*api\.sock"):
+        bind_for_edge(tmp_path / "edge" / "api.sock", None)

@@ -1,12 +1,16 @@
 import logging
 from collections.abc import AsyncIterator, Mapping
 from ipaddress import ip_network
+from typing import Any
 
 import aiohttp
+import anyio
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hawker.api import server as server_module
 from hawker.api.client import Client
 from hawker.api.contract.app import CREATE_APP, LIST_APPS
 from hawker.api.contract.image import PULL_IMAGE
@@ -14,15 +18,16 @@ from hawker.api.contract.machine import CREATE_MACHINE
 from hawker.api.grant import ROOT, Everything, Grant
 from hawker.api.handlers import Handlers
 from hawker.api.listener import listening
-from hawker.api.route import AnyRoute, declared_errors
+from hawker.api.route import AnyRoute, Call, declared_errors
 from hawker.api.routes import ROUTES, UNSERVED
 from hawker.api.server import ANY_METHOD, MAX_BODY_BYTES, Dispatch, Found, Server, WrongMethod
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart, Fault, Forbidden, HawkerError, LeaseHeld, NoRoom, TooLarge, Unauthorized
+from hawker.fair.table import CALLS
 from hawker.log import Secret
 from hawker.permission import Action
 from tests.api.samples import params_of, sample
-from tests.api.serving import NARROW, Fake, Nothing, Served, authenticate, served, use
+from tests.api.serving import NARROW, TOKEN, Fake, Nothing, Served, authenticate, served, use
 
 
 def _tree() -> Dispatch[str]:
@@ -359,3 +364,36 @@ async def test_the_root_token_is_refused_from_a_machine_and_others_are_not() -> 
         machine = "fdaa:0:7:1::2"
         assert (await answered("root", machine), await answered("limited", machine)) == (403, 200)
         assert await answered("root", "2001:db8::2") == 200
+
+
+async def test_calls_of_one_address_are_bounded_however_few_its_connections_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Here they are those of two callers behind one proxy."""
+    monkeypatch.setattr(server_module, "CALLS", msgspec.structs.replace(CALLS, each=2))
+    begun, go, proxies = anyio.Semaphore(0), anyio.Event(), [ip_network("127.0.0.0/8")]
+
+    async def wait(call: Call[Any, Any, Any]) -> Any:
+        begun.release()
+        await go.wait()
+        return sample(LIST_APPS.response)
+
+    handlers, statuses = Handlers(), list[int]()
+    handlers.on(LIST_APPS, wait)
+    server = Server(handlers, authenticate, SystemClock(), routes=[LIST_APPS], proxies=proxies)
+    async with listening(server, "127.0.0.1", 0) as url, aiohttp.ClientSession(url) as http:
+
+        async def ask(source: str) -> None:
+            headers = {"Authorization": f"Bearer {TOKEN.reveal()}", "X-Forwarded-For": source}
+            async with http.get("/v1/apps", headers=headers) as response:
+                statuses.append(response.status)
+
+        async with anyio.create_task_group() as tasks:
+            for source in ("192.0.2.1", "192.0.2.1", "192.0.2.2"):
+                tasks.start_soon(ask, source)
+                await begun.acquire()
+            await ask("192.0.2.1")
+            assert statuses == [429]
+            go.set()
+        await ask("192.0.2.1")
+    assert statuses == [429, 200, 200, 200, 200], "a place is given back"

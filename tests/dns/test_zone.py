@@ -194,3 +194,8 @@ async def test_a_connection_that_says_nothing_of_dns_is_closed() -> None:
         writer.write(struct.pack("!H", 20) + b"\xff" * 20)
         assert await reader.read() == b""
         writer.close()
+
+
+def test_the_host_name_of_the_api_leads_to_the_platform_though_an_app_of_that_name_has_an_address() -> None:
+    zone = msgspec.structs.replace(ZONE, api_hostname=f"alone.{DOMAIN}")
+    assert texts(asked(f"alone.{DOMAIN}", zone=zone)) == ["192.0.2.1"]

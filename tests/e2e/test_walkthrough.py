@@ -32,6 +32,7 @@ _COMMAND = re.compile(r"^(?P<host>[a-z']+)\$ (?P<words>.+)$", re.MULTILINE)
 _HOSTS, _LAPTOP = ("one", "two", "three"), "laptop"
 _AUTHORITY = "https://acme-v02.api.letsencrypt.org/directory"
 _SITE, _PEBBLE, _PEBBLE_PORT, _ROOTS_PORT = "site.example.com", "acme.example.org", 14_000, 15_000
+API = "api.example.com"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,16 @@ def commands(text: str) -> Iterator[Command]:
 
 
 class Laptop:
-    """A computer that is none of the fleet. The authority of certificates is there, too. All hosts know their names."""
+    """A computer that is none of the fleet. The authority of certificates is there, too, at `directory_url`. All hosts
+    know their names, and two that lead to the first one."""
+
+    directory_url = f"https://{_PEBBLE}:{_PEBBLE_PORT}/dir"
 
     def __init__(self, street: NetworkLab, directory: Path) -> None:
         self.host: LabHost = street.hosts[-1]
         self._directory = directory
         names = directory / "names"
-        lines = ("127.0.0.1 localhost", f"{self.host.address} {_PEBBLE}", f"{street.hosts[0].address} {_SITE}")
+        lines = ("127.0.0.1 localhost", f"{self.host.address} {_PEBBLE}", f"{street.hosts[0].address} {_SITE} {API}")
         names.write_text("\n".join((*lines, "")))
         for host in street.hosts:
             host.run("mount", "--bind", str(names), "/etc/hosts")
@@ -180,7 +184,7 @@ class Reader:
             words = words.replace(f"${name}", value)
         for named, own in self._files.items():
             words = words.replace(named, own)
-        return words.replace(_AUTHORITY, f"https://{_PEBBLE}:{_PEBBLE_PORT}/dir")
+        return words.replace(_AUTHORITY, Laptop.directory_url)
 
     def _learn(self, words: str, said: str) -> None:
         if "catalog query" in words:

@@ -111,6 +111,7 @@ class PlayedWorker:
         self.machines: dict[MachineId, MachineRoute] = {}
         self.gate: GatePlace | None = None
         self.balancers: tuple[str, ...] = ()
+        self.api_hostname = ""
         self.on_wake: Callable[[MachineRoute], MachineRoute | str] = lambda machine: "nobody wakes here"
         self.on_rest: Callable[[MachineRoute], MachineRoute | str] = lambda machine: "nobody rests here"
         self.away = False
@@ -136,8 +137,14 @@ class PlayedWorker:
         self._writers.discard(writer)
 
     def whole(self) -> AllMachines:
-        machines = tuple(self.machines.values())
-        return AllMachines(machines=machines, addresses=(HOST,), region="ams", gate=self.gate, balancers=self.balancers)
+        return AllMachines(
+            machines=tuple(self.machines.values()),
+            addresses=(HOST,),
+            region="ams",
+            gate=self.gate,
+            balancers=self.balancers,
+            api_hostname=self.api_hostname,
+        )
 
     def say(self, message: ToEdge) -> None:
         for writer in self._writers:

@@ -14,6 +14,7 @@ from hawker.edge.replay import CacheOrder, Replay
 from hawker.edge.replay_cache import ReplayQuestion, ReplayRoutes
 from hawker.edge.routes import Door, Routes
 from hawker.feed import (
+    API_APP,
     AppAddress,
     GatePlace,
     MachineRoute,
@@ -43,10 +44,11 @@ def said(
     request: AskedRequest = NOTHING_SAID,
     replays: ReplayRoutes | None = None,
     owned: tuple[AppAddress, ...] = (),
+    api_hostname: str = "",
 ) -> tuple[ExplainedDoor, ...]:
     routes = Routes()
     gates = Gates(lambda: 0.5, routes.machines)
-    routes.replace(machines, (HOST,), owned)
+    routes.replace(machines, (HOST,), owned, api_hostname)
     for each in machines:
         gates.update(each, 0.0)
     book = CertificateBook(Path("/nowhere"), SystemClock())
@@ -300,3 +302,9 @@ def test_a_replay_that_is_kept_comes_before_what_a_client_wants() -> None:
     door = answer(one, other, target="/docs/y", fields=skipping, replays=replays)
     assert door.outcome == f"goes to machine {one.id}" and "is passed over" in door.notes[-1]
     assert "no replay is kept" in answer(one, other, fields=skipping, replays=replays).notes[-1]
+
+
+def test_the_host_name_of_the_api_is_said_to_be_the_nodes_own() -> None:
+    api = msgspec.structs.replace(route(80, 1, app=API_APP, handlers=WEB, publish=""), created_at=0.0)
+    (door,) = said("api.example.com", 80, route(80, 8080, handlers=WEB), api, api_hostname="api.example.com")
+    assert door.outcome == "the Machines API is meant: the host name is the node's own" and not door.candidates

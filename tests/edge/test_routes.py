@@ -5,7 +5,7 @@ import pytest
 
 from hawker.edge import routes as routes_module
 from hawker.edge.routes import MAX_PORTS_OF_APP, Door, Routes
-from hawker.feed import AppAddress, GatePlace, MachineRoute
+from hawker.feed import API_APP, AppAddress, GatePlace, MachineRoute
 from hawker.ids import AppName, NodeId
 from hawker.machine import State
 from tests.edge.edge_kit import route
@@ -245,3 +245,44 @@ def test_names_that_clients_make_up_are_forgotten_and_a_change_of_machines_count
     assert routes.app_named(door, "bank.example", None, tls=False) == "bank"
     routes.forget(bank.id)
     assert routes.app_named(door, "bank.example", None, tls=False) == "shop"
+
+
+API = "api.example.com"
+
+
+def api_route(handlers: tuple[str, ...] = ("http",)) -> MachineRoute:
+    return msgspec.structs.replace(route(80, 1, app=API_APP, handlers=handlers, publish=""), created_at=0.0)
+
+
+def routes_with_api(*machines: MachineRoute) -> Routes:
+    routes = Routes()
+    routes.replace((*machines, api_route()), HOSTS, api_hostname=API)
+    return routes
+
+
+def test_the_host_name_of_the_api_is_its_own_and_its_only_one() -> None:
+    routes = routes_with_api(route(80, 1, app="api", handlers=("http",)), route(80, 1, app="shop", handlers=("http",)))
+    for claimer in (None, AppName("shop")):
+        assert routes.app_named(DOOR, API, claimer, tls=False) == API_APP, "an app of that name or claim gets nothing"
+    for other in ("api.example.net", "nobody.example.com", "", "127.0.0.1", "_api", f"{API_APP}.example.com"):
+        assert routes.app_named(DOOR, other, None, tls=False) == "api", "the first app, as if there were no API"
+    assert routes.app_named(DOOR, "shop.example.com", None, tls=False) == "shop"
+    assert routes.app_named(Door(HOSTS[0], 81), API, AppName("shop"), tls=False) is None, "at no other port"
+
+
+def test_the_api_takes_no_request_without_its_name_where_there_is_no_app() -> None:
+    assert routes_with_api().app_named(DOOR, "shop.example.com", None, tls=False) is None
+    assert routes_with_api(route(80, 1)).app_named(DOOR, "shop.example.com", None, tls=False) is None, "it has no names"
+
+
+def test_a_port_is_spoken_to_as_the_api_is_whatever_an_app_makes_of_it() -> None:
+    routes = routes_with_api(route(80, 1, app="raw"))
+    assert routes.first_app(DOOR) == API_APP and routes.doors == {Door(host, 80) for host in HOSTS}
+
+
+def test_the_api_is_not_at_an_address_that_an_app_has_alone() -> None:
+    routes = Routes()
+    owned = (AppAddress(app=AppName("shop"), ip=HOSTS[0]),)
+    routes.replace((api_route(), route(80, 1, handlers=("http",))), HOSTS, owned, API)
+    assert API_APP not in routes.apps(DOOR) and API_APP in routes.apps(Door(HOSTS[1], 80))
+    assert routes.app_named(DOOR, API, None, tls=False) is None

@@ -11,7 +11,7 @@ from hawker.clock import SystemClock
 from hawker.config.machine import Port, TlsOptions
 from hawker.edge.tls_connection import network_of
 from hawker.fair.turns import Share
-from hawker.feed import CERTIFICATE_KEY, AllMachines, MachineRoute, SealedCertificate
+from hawker.feed import API_APP, API_SOCKET, CERTIFICATE_KEY, MachineRoute, SealedCertificate
 from hawker.ids import AppName
 from hawker.secret.certificate_chain import KeyPair
 from hawker.secret.certificates import owner_of
@@ -40,8 +40,7 @@ def with_tls(machine: MachineRoute, options: TlsOptions) -> MachineRoute:
 
 async def certify(host: PlayedHost, *certificates: SealedCertificate) -> None:
     (host.folder / CERTIFICATE_KEY).write_bytes(KEY)
-    machines = tuple(host.worker.machines.values())
-    host.worker.say(AllMachines(machines=machines, addresses=(HOST,), region="ams", certificates=certificates))
+    host.worker.say(msgspec.structs.replace(host.worker.whole(), certificates=certificates))
     await eventually(lambda: all(host.edge.certificates.find(each.hostname) is not None for each in certificates))
 
 
@@ -197,7 +196,7 @@ async def test_a_certificate_that_is_replaced_or_removed_is_not_shown_any_more(h
         await host.publish(route(port, inside, handlers=HTTPS))
         await certify(host, sealed("shop.example.com"))
         assert b"200" in await ask_tls(port, "shop.example.com", get(host="shop.example.com"))
-        host.worker.say(AllMachines(machines=tuple(host.worker.machines.values()), addresses=(HOST,)))
+        host.worker.say(host.worker.whole())
         await eventually(lambda: host.edge.certificates.find("shop.example.com") is None)
         with pytest.raises(ssl.SSLError):
             await ask_tls(port, "shop.example.com", get(), careless())
@@ -328,3 +327,31 @@ async def test_a_client_of_postgresql_without_tls_reaches_no_machine(host: Playe
         assert answer.startswith(b"E") and b"C28000\0" in answer
         assert len(answer) == 1 + int.from_bytes(answer[1:5], "big")
     assert not seen
+
+
+API = "api.example.com"
+
+
+async def test_the_name_of_the_nodes_api_leads_to_its_socket_and_no_app_is_shown_with_it(host: PlayedHost) -> None:
+    seen: list[bytes] = []
+    answer = says(OK.replace(b"ok", b"me"), seen)
+    async with app_server(says(OK)) as inside, await asyncio.start_unix_server(answer, host.folder / API_SOCKET):
+        port = free_port()
+        api = msgspec.structs.replace(
+            route(port, 1, app=API_APP, handlers=HTTPS, publish=""),
+            hosts=(str(host.folder / API_SOCKET),),
+            created_at=0.0,
+        )
+        host.worker.api_hostname = API
+        host.worker.put(api)
+        host.worker.say(host.worker.whole())
+        await host.publish(route(port, inside, app="api", handlers=HTTPS))
+        await certify(host, sealed(API, ""), sealed("api.example.net", "api"))
+        assert (await ask_tls(port, API, get(host=API))).endswith(b"me")
+        assert (await ask_tls(port, "api.example.net", get(host="api.example.net"))).endswith(b"ok")
+        misdirected = await ask_tls(port, "api.example.net", get(host=API))
+        assert misdirected.startswith(b"HTTP/1.1 421 "), misdirected
+        with pytest.raises(ssl.SSLError, match=r"(?i)unrecognized.name"):
+            await ask_tls(port, "nobody.example.com", get(), careless())
+    (head,) = seen
+    assert b"\r\nfly-client-ip: 127.0.0.1\r\n" in head, "only the edge says who calls"

@@ -89,3 +89,12 @@ async def test_they_go_with_the_app(worker: SimWorker, certificates: Certificate
     assert list(worker.store.scan(CERTIFICATES)) == []
     with pytest.raises(NotFound):
         await certificates.put(APP, HOST, *issued(HOST))
+
+
+async def test_the_host_name_of_the_platforms_api_is_no_apps(worker: SimWorker) -> None:
+    deps = worker.parts.deps
+    certificates = Certificates(
+        worker.store, Vault(b"x" * 32, deps.clock), deps.clock, "example.com", f"{APP}.example.com"
+    )
+    with pytest.raises(Unprocessable, match="its API is reached there"):
+        await certificates.put(APP, f"{APP}.example.com", *issued(f"{APP}.example.com"))

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from hawker.config import PUBLISH
 from hawker.errors import Conflict, LeaseHeld
 from hawker.feed import (
+    API_APP,
+    API_SOCKET,
     CERTIFICATE_KEY,
     EVERYWHERE,
     NODE_IDENTITY,
@@ -453,3 +455,16 @@ async def test_how_many_processes_serve_is_ordered_in_a_file_where_it_is_more_th
     assert (tmp_path / PROCESSES).read_text() == "2\n"
     door_of(worker, replace(HOST, folder=tmp_path)).order_processes()
     assert not (tmp_path / PROCESSES).exists()
+
+
+async def test_the_api_of_a_daemon_is_told_like_a_machine_that_never_rests(worker: SimWorker) -> None:
+    door = door_of(worker, replace(HOST, api_hostname="api.example.com"))
+    await door.needed()  # no machine is there
+    whole = door.whole()
+    (api,) = whole.machines
+    assert whole.api_hostname == "api.example.com" and api.app == API_APP and api.hosts == (f"./{API_SOCKET}",)
+    assert api.instance is not None and api.network == 0, "it is in nobody's network: no app may replay to it"
+    assert not api.autostart and not api.services[0].autostop and not api.publish
+    another = door_of(worker, replace(HOST, api_hostname="api.example.com")).whole().machines[0]
+    assert another.instance != api.instance, "the edge takes another daemon for another instance"
+    assert door.api_socket == (HOST.folder / API_SOCKET, None) and door_of(worker).api_socket is None

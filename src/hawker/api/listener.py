@@ -8,16 +8,19 @@ import errno
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 import uvicorn
 
+from hawker.api.codec import Receive, Scope, Send
 from hawker.api.server import Server
 from hawker.deferred import deferred
 from hawker.errors import CannotStart
 from hawker.fair.connections import ConnectionTable, DescriptorCount, key_of_caller
 from hawker.fair.table import CONNECTIONS
+from hawker.host.local_socket import listen_at
 from hawker.http.incoming import conversations, incoming
 from hawker.names import API_PORT, RESOLVER
 
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 else:
     mutual_tls = deferred("hawker.http.mutual_tls")
 
+_WAITING = 2048
+_CLIENT = b"fly-client-ip"
 _IPV6_FREEBIND = 78  # ipv6(7); the socket module has no name for it
 STOP_GRACE_S = 2
 DRAIN_S = 0.25
@@ -76,6 +81,9 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
+Served: TypeAlias = "Server | BehindEdge"
+
+
 @asynccontextmanager
 async def listening(server: Server, host: str, port: int, tls: "MutualTls | None" = None) -> AsyncIterator[str]:
     """`bind`, then `serving`."""
@@ -84,7 +92,7 @@ async def listening(server: Server, host: str, port: int, tls: "MutualTls | None
 
 
 @asynccontextmanager
-async def serving(server: Server, listener: socket.socket, tls: "MutualTls | None" = None) -> AsyncIterator[str]:
+async def serving(server: Served, listener: socket.socket, tls: "MutualTls | None" = None) -> AsyncIterator[str]:
     """The URL under which the server answers on a bound socket, which is closed at the end; with `tls`, nodes of the
     cluster alone. Leaving ends waits and streams at once and gives other calls `STOP_GRACE_S` to finish."""
     uvicorn_server = _Uvicorn(_config(server, tls))
@@ -109,7 +117,7 @@ def bind(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(2048)
+        listener.listen(_WAITING)
     except (OSError, OverflowError) as error:
         listener.close()
         raise CannotStart(f"cannot listen on {host}:{port}: {_reason(error)}; choose another with --listen") from error
@@ -130,13 +138,40 @@ def bind_for_machines() -> socket.socket:
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
         listener.bind((str(RESOLVER), API_PORT))
-        listener.listen(2048)
+        listener.listen(_WAITING)
     except OSError as error:
         listener.close()
         text = f"cannot listen on {place}: {_reason(error)}; of the nodes of one host, one answers --machine-api"
         raise CannotStart(text) from error
     listener.setblocking(False)
     return listener
+
+
+def bind_for_edge(path: Path, user: int | None) -> socket.socket:
+    """Where the edge of this host, which is `user`, brings calls to. Raises `CannotStart`."""
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        return listen_at(path, user, _WAITING)
+    except OSError as error:
+        raise CannotStart(f"cannot listen at {path}: {error.strerror}") from error
+
+
+class BehindEdge:
+    """A server that the edge of its host alone reaches, over connections that are all the edge's own: a call comes from
+    where the edge says."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def stop(self) -> None:
+        self._server.stop()
+
+    def is_proxy(self, address: str) -> bool:
+        return True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        told = next((value for name, value in scope["headers"] if name == _CLIENT), b"").decode("latin-1")
+        await self._server({**scope, "client": (told, 0)}, receive, send)
 
 
 def _reason(error: OSError | OverflowError) -> str:
@@ -146,11 +181,13 @@ def _reason(error: OSError | OverflowError) -> str:
 
 
 def url_of(listener: socket.socket, *, secured: bool = False) -> str:
+    if listener.family == socket.AF_UNIX:
+        return "unix:"
     host, port = listener.getsockname()[:2]
     return f"{'https' if secured else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _config(server: Server, tls: "MutualTls | None") -> uvicorn.Config:
+def _config(server: Served, tls: "MutualTls | None") -> uvicorn.Config:
     table = ConnectionTable(CONNECTIONS, DescriptorCount(anyio.current_time).scarce, server.is_proxy, key_of_caller)
     http = incoming(table)
     return uvicorn.Config(

@@ -5,7 +5,8 @@ Everything that can go wrong ends here as a typed error body; nothing else in a 
 
 import logging
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol
 from urllib.parse import unquote
@@ -39,8 +40,9 @@ from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import BadRequest, Fault, Forbidden, HawkerError, NotFound, NotServed, RateLimited, TooLarge
 from hawker.fair.connections import key_of_caller
+from hawker.fair.crowd import Crowd
 from hawker.fair.round_robin import RoundRobin
-from hawker.fair.table import BODIES
+from hawker.fair.table import BODIES, CALLS
 from hawker.fair.threads import on_behalf_of
 from hawker.fair.turns import NODE, Turns
 from hawker.ids import new_ulid
@@ -195,6 +197,7 @@ class Server:
         self._auditor = auditor or Unaudited()
         self._proxies = tuple(proxies)
         self._entrance = RoundRobin()
+        self._calls = None if between_nodes else Crowd(CALLS)
         self._strangers = TokenBuckets(_STRANGERS) if limiter is not None else None
         setup = Setup(handlers, self._shutdown, clock, max_body_bytes, written, Turns(BODIES))
         for route in routes:
@@ -243,15 +246,16 @@ class Server:
                 if isinstance(found, Found):
                     path = found.target.path
                     request = incoming(scope, found.params, receive, request_id, self._proxies)
-                    await self._entrance.come_in(key_of_caller(request.source))
-                    guard = found.target.guard
-                    reply.listed_errors = guard.route is not None and guard.route.listed_errors
-                    grant = await self._authenticated(guard, request)
-                    audited = self._audited(guard, request, grant)
-                    reply.before = None if audited is None else partial(self._auditor.ends, audited)
-                    await self._admit(guard, request, grant, audited)
-                    with on_behalf_of(share_of(grant, found.params)):
-                        await found.target(request, grant, reply)
+                    with self._counted(request):
+                        await self._entrance.come_in(key_of_caller(request.source))
+                        guard = found.target.guard
+                        reply.listed_errors = guard.route is not None and guard.route.listed_errors
+                        grant = await self._authenticated(guard, request)
+                        audited = self._audited(guard, request, grant)
+                        reply.before = None if audited is None else partial(self._auditor.ends, audited)
+                        await self._admit(guard, request, grant, audited)
+                        with on_behalf_of(share_of(grant, found.params)):
+                            await found.target(request, grant, reply)
                 else:
                     await _no_endpoint(found, reply)
         except TooLarge as error:
@@ -278,8 +282,8 @@ class Server:
                 raise NotFound("there is no such WebSocket")
             path = found.target.path
             request = incoming(scope, found.params, receive, request_id, self._proxies)
-            await self._entrance.come_in(key_of_caller(request.source))
-            with typed_errors(request_id):
+            with self._counted(request), typed_errors(request_id):
+                await self._entrance.come_in(key_of_caller(request.source))
                 grant = await self._authenticated(found.target.guard, request)
                 audited = self._audited(found.target.guard, request, grant)
                 await self._admit(found.target.guard, request, grant, audited)
@@ -293,6 +297,24 @@ class Server:
                 with anyio.CancelScope(shield=True):
                     await self._auditor.ends(audited, status)
             self._note({**scope, "method": "SOCKET"}, path, status, started, request_id)
+
+    @contextmanager
+    def _counted(self, request: Incoming) -> Iterator[None]:
+        """As one of its address's calls: a proxy, or the edge, may bring any number over few connections. Raises
+        `RateLimited`."""
+        if self._calls is None:
+            yield
+            return
+        key = key_of_caller(request.source)
+        if not self._calls.fits(key):
+            raise RateLimited(
+                f"too many calls from this address are under way: {CALLS.each} may be, or there is no room"
+            )
+        self._calls.enter(key)
+        try:
+            yield
+        finally:
+            self._calls.leave(key)
 
     async def _authenticated(self, guard: Guard, request: Incoming) -> Grant:
         grant: Grant = _NOBODY

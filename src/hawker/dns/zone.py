@@ -106,7 +106,7 @@ def _found(name: Name, apex: Name, zone: KnownZone) -> list[Rdata] | None:
         case [_, *_, "acme"]:
             return [*proofs] if proofs or _is_above_proof(text, zone) else None
         case [app]:
-            return _addresses(app, zone)
+            return _addresses("" if text == zone.api_hostname else app, zone)
     return None
 
 

@@ -4,8 +4,9 @@ a byte has reached it.
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import ServiceTarget
 from hawker.edge.steering import Aim
 from hawker.edge.visits import WAKE_TIMEOUT_S, Visit, Visits
+from hawker.host.local_socket import connect_to
 from hawker.value_object import ValueObject
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -121,16 +123,24 @@ class Dialer:
 
 async def _connect(gate: Gate, target: ServiceTarget, make: Callable[[], P]) -> P:
     """Raises `OSError` of the last of the machine's addresses."""
-    loop, port, failure = asyncio.get_running_loop(), target.service.internal_port or 0, OSError("it has no address")
+    port, failure = target.service.internal_port or 0, OSError("it has no address")
     for host in gate.route.hosts:
         try:
-            transport, protocol = await asyncio.wait_for(loop.create_connection(make, host, port), CONNECT_TIMEOUT_S)
+            transport, protocol = await asyncio.wait_for(_opened(make, host, port), CONNECT_TIMEOUT_S)
             _read_little(transport, _RECEIVED_IN_CROWD if gate.total > _CROWD else _RECEIVED_BYTES)
         except OSError as error:  # a timeout, too
             failure = error
         else:
             return protocol
     raise failure
+
+
+def _opened(make: Callable[[], P], host: str, port: int) -> Awaitable[tuple[asyncio.BaseTransport, P]]:
+    """`host` is an address, or the path of a socket from the edge's folder on. Raises `OSError`."""
+    loop = asyncio.get_running_loop()
+    if "/" in host:
+        return loop.create_unix_connection(make, sock=connect_to(Path(host)))
+    return loop.create_connection(make, host, port)
 
 
 def _read_little(transport: asyncio.BaseTransport, most_bytes: int) -> None:

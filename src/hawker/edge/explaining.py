@@ -19,7 +19,7 @@ from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.steering import Aim, Steering, meant, steering_of, tiers
 from hawker.edge.visits import stands
 from hawker.edge.writing import CHALLENGES
-from hawker.feed import MachineRoute
+from hawker.feed import API_APP, MachineRoute
 from hawker.ids import MachineId
 from hawker.names import is_outside
 from hawker.route_question import AskedRequest, AskRoute, ExplainedDoor, RouteCandidate
@@ -98,6 +98,8 @@ class Explainer:
             target = self._named(door, asked.host if asked.tls else head_of(asked).host, tls=asked.tls)
         if target is None:
             raise _NowhereError("nobody here has the name")
+        if target.machine.app == API_APP:
+            raise _NowhereError("the Machines API is meant: the host name is the node's own")
         if target.machine.app != asked.app:
             raise _NowhereError("another app is meant")
         if asked.request.source and is_outside(door.address, asked.request.source):

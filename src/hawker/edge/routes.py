@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from hawker.config import Service
 from hawker.config.machine import Port
-from hawker.feed import ENDS_TLS, EVERYWHERE, POSTGRES, AppAddress, MachineRoute
+from hawker.feed import API_APP, ENDS_TLS, EVERYWHERE, POSTGRES, AppAddress, MachineRoute
 from hawker.ids import AppName, MachineId
 from hawker.machine import GONE
 from hawker.names import is_private_address
@@ -87,6 +87,7 @@ class Routes:
         self.machines: dict[MachineId, MachineRoute] = {}
         self.region = "local"  # of this host
         self._addresses: tuple[str, ...] = ()
+        self._api_hostname = ""
         self._owner_of: dict[str, AppName] = {}
         self._owned_by: dict[AppName, list[str]] = {}
         self._named: frozenset[AppName] = frozenset()
@@ -103,9 +104,10 @@ class Routes:
         machines: Iterable[MachineRoute],
         addresses: tuple[str, ...],
         app_addresses: Sequence[AppAddress] = (),
+        api_hostname: str = "",
     ) -> list[MachineId]:
         """All that there is, with the host's addresses and those of apps. Returns the machines that are gone."""
-        self.begin(addresses, app_addresses)
+        self.begin(addresses, app_addresses, api_hostname)
         there = {machine.id: machine for machine in machines}
         gone = [machine_id for machine_id in self.machines if machine_id not in there]
         for machine_id in gone:
@@ -114,9 +116,10 @@ class Routes:
             self.put(machine)
         return gone
 
-    def begin(self, addresses: tuple[str, ...], app_addresses: Sequence[AppAddress]) -> None:
-        """The host's addresses and those of apps, as they are from now on; each machine is put again after that."""
-        self._addresses = addresses
+    def begin(self, addresses: tuple[str, ...], app_addresses: Sequence[AppAddress], api_hostname: str = "") -> None:
+        """The host's addresses and those of apps, and the host name of the node's API, as they are from now on; each
+        machine is put again after that."""
+        self._addresses, self._api_hostname = addresses, api_hostname
         self._owner_of = {each.ip: each.app for each in reversed(app_addresses) if not each.shared}
         self._owned_by = {}
         for ip, app in self._owner_of.items():
@@ -180,11 +183,14 @@ class Routes:
         return self._owner_of.get(address)
 
     def first_app(self, door: Door) -> AppName | None:
-        """Whose the door is when nothing in a connection names an app: the one that has been there longest, of those
-        with machines on this host, else of all. So a machine elsewhere takes no port that one here has."""
+        """As whose the door is spoken to, and whose it is when nothing in a connection names an app: the one that has
+        been there longest, of those with machines on this host, else of all. So a machine elsewhere takes no port that
+        one here has. The node's API was there before all."""
         first = self._first.get(door)
         if first is None and (apps := self.apps(door)):
-            first = self._first[door] = min(apps, key=lambda app: min(map(_seniority, apps[app].values())))
+            first = _eldest(apps, apps)
+            if first is not None:
+                self._first[door] = first
         return first
 
     def service(self, app: AppName, machine_id: MachineId, number: int, *, udp: bool = False) -> ServiceTarget | None:
@@ -251,7 +257,8 @@ class Routes:
         """Whom a client means that names this host, of those that are spoken to in this way: the app whose name is its
         first label, else the one that has claimed it, else the one that has been there longest. So nobody takes
         another app's requests by importing a certificate that he made himself. With TLS the claimer comes first, since
-        it has the certificate; and a name whose claimer is not there is nobody's."""
+        it has the certificate; and a name whose claimer is not there is nobody's. The host name of the node's API is
+        its own, and its only one."""
 
         asked = door, host, claimer, tls
         found = self._meant.get(asked)
@@ -267,11 +274,17 @@ class Routes:
             target = self.newest(door, app)
             return target is not None and target.ends_tls is tls and (tls or target.serves_http)
 
+        if self._api_hostname and host == self._api_hostname:
+            return API_APP if serves(API_APP) else None
         if tls and claimer is not None:
             return claimer if serves(claimer) else None
         named = AppName(host.partition(".")[0])
         candidates = (named, claimer) if claimer is not None else (named,)
-        return next((app for app in candidates if serves(app)), None) or self.first_app(door)
+        found = next((app for app in candidates if app != API_APP and serves(app)), None) or self.first_app(door)
+        if found != API_APP:
+            return found
+        there = self.apps(door)
+        return _eldest((app for app in there if app != API_APP and serves(app)), there)
 
     def https_port(self, address: str, app: AppName) -> int:
         """Where the app speaks HTTPS at this address: 443 if it is there, or if none is."""
@@ -303,8 +316,8 @@ class Routes:
         """Where the machine is published, where its app has addresses alone, and where a name is enough to find it. TLS
         ends at no address of a private network."""
         machine = target.machine
-        if machine.publish:
-            yield from self._addresses if machine.publish == EVERYWHERE else (machine.publish,)
+        if machine.publish or machine.app == API_APP:
+            yield from (machine.publish,) if machine.publish not in ("", EVERYWHERE) else self._addresses
         for address in self._owned_by.get(machine.app, ()):
             if is_private_address(address):
                 if not target.ends_tls:
@@ -338,6 +351,11 @@ class Routes:
 def _door(address: str, port: int, udp: bool) -> Door:
     """One, however many apps are there."""
     return Door(address, port, udp)
+
+
+def _eldest(apps: Iterable[AppName], there: Mapping[AppName, Mapping[MachineId, ServiceTarget]]) -> AppName | None:
+    """Of these, which are `there`, the one that has been there longest; None of none."""
+    return min(apps, key=lambda app: min(map(_seniority, there[app].values())), default=None)
 
 
 def _seniority(target: ServiceTarget) -> tuple[bool, float]:

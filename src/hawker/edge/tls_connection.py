@@ -33,7 +33,7 @@ from hawker.edge.visits import Counters
 from hawker.edge.writing import refusal
 from hawker.errors import Fault
 from hawker.fair.connections import ConnectionTable
-from hawker.feed import EdgeLogLine
+from hawker.feed import API_APP, EdgeLogLine
 from hawker.http.tls_transport import TlsTransport
 from hawker.ids import AppName, new_ulid
 from hawker.token_bucket import Allowance, TokenBuckets
@@ -145,7 +145,7 @@ class TlsConnections:
         if target is None:
             raise RefusedTlsError(TlsRefusal.PT05)
         options, certificate = target.port.tls_options, book.find(hello.name)
-        if certificate is not None and not certificate.app and app != hello.name.partition(".")[0]:
+        if certificate is not None and not certificate.app and app not in (API_APP, hello.name.partition(".")[0]):
             raise RefusedTlsError(TlsRefusal.PT05)  # the platform's own, and there is no such app here
         if certificate is None and not (options and options.default_self_signed):
             raise RefusedTlsError(TlsRefusal.PT05, f"a client asks for {hello.name or 'no name'}", app)

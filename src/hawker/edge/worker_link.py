@@ -3,8 +3,6 @@ goes on with what it was told last, which it also keeps in a file: a new edge pr
 """
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +12,7 @@ import msgspec
 
 from hawker.clock import Clock
 from hawker.feed import (
+    WORKER_SOCKET,
     AllMachines,
     AppAddress,
     AskReport,
@@ -34,6 +33,7 @@ from hawker.feed import (
     frame,
     in_parts,
 )
+from hawker.host.local_socket import connect_to
 from hawker.host.own_user import WRITES
 from hawker.ids import InstanceId, MachineId
 from hawker.log import bind
@@ -147,7 +147,7 @@ class WorkerLink:
             self._calls.pop(number, None)
 
     async def _converse(self, reader: FeedReader) -> None:
-        stream, self._writer = await asyncio.open_unix_connection(sock=_connected(self._folder))
+        stream, self._writer = await asyncio.open_unix_connection(sock=connect_to(self._folder / WORKER_SOCKET))
         self._writer.write(frame(EdgeReport(call=0, hears_parts=True)))
         inbox = EdgeInbox()
         while data := await stream.read(_READ_BYTES):
@@ -279,18 +279,3 @@ class WorkerLink:
 
 def _with(told: AllMachines, certificates: tuple[SealedCertificate, ...]) -> AllMachines:
     return msgspec.structs.replace(told, certificates=told.certificates + certificates) if certificates else told
-
-
-def _connected(folder: Path) -> socket.socket:
-    """By way of the folder's descriptor, since a socket's path may not be long. Raises `OSError`."""
-    place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    joined = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        joined.connect(f"/proc/self/fd/{place}/edge.sock")
-        joined.setblocking(False)
-    except OSError:
-        joined.close()
-        raise
-    finally:
-        os.close(place)
-    return joined

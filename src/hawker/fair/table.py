@@ -39,6 +39,13 @@ CONNECTIONS = Share(
     key="address",
     over="one that rests is closed for it; with none at rest it is answered 503 and closed",
 )
+CALLS = Share(
+    name="calls of clients that a node's API answers",
+    total=16_384,
+    each=1024,
+    key="address",
+    over="429, `rate_limited`",
+)
 EDGE_CONNECTIONS = Share(
     name="connections of clients to published ports",
     total=50_000,
@@ -340,6 +347,7 @@ USUAL_PULLS, USUAL_COPIES = 3, 2
 SHARES = (
     *(pool.value for pool in Pool),
     CONNECTIONS,
+    CALLS,
     EDGE_CONNECTIONS,
     EDGE_HANDSHAKES,
     EDGE_PROXIED,

@@ -167,21 +167,23 @@ class CertificateBuyer:
             self._news.set()
 
     async def _order_own(self) -> None:
-        """The platform's own certificate, where its domain is answered. What refuses it (an app has the name, there is
-        no room) may go: it is put again later, and the doctor says it until then."""
+        """The platform's own certificates. What refuses one (an app has the name, there is no room) may go: it is put
+        again later, and the doctor says it until then."""
         now = self._clock.monotonic()
-        if not self._settings.answers_zone or now < self._own_at:
+        if now < self._own_at:
             return
         self._own_at = now + AGAIN_S
-        orders, hostname = CertificateOrders(self._store, self._settings, self._clock), f"*.{self._settings.domain}"
-        try:
-            if orders.find(PLATFORM, hostname) is None:
-                await orders.put(PLATFORM, hostname)
-        except HawkerError as error:
-            _log.warning("the platform's own certificate is not ordered", extra={"reason": str(error)})
-            self._certificates.refused_orders[hostname] = str(error)
-        else:
-            self._certificates.refused_orders.pop(hostname, None)
+        orders = CertificateOrders(self._store, self._settings, self._clock)
+        for hostname in self._settings.own_hostnames:
+            try:
+                if orders.find(PLATFORM, hostname) is None:
+                    await orders.put(PLATFORM, hostname)
+            except HawkerError as error:
+                extra = {"hostname": hostname, "reason": str(error)}
+                _log.warning("a certificate of the platform's own is not ordered", extra=extra)
+                self._certificates.refused_orders[hostname] = str(error)
+            else:
+                self._certificates.refused_orders.pop(hostname, None)
 
     def next(self) -> CertificateOrder | None:
         """Which order is tried now: of the app whose turn was longest ago the one that failed least."""

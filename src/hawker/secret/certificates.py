@@ -71,12 +71,16 @@ class HostnameKeepers(Protocol):
 
 
 class Certificates:
-    """`vault` is the node's; what is sealed here is sealed by one made from it. `domain` is the platform's own."""
+    """`vault` is the node's; what is sealed here is sealed by one made from it. `domain` is the platform's
+    own, and `api_hostname` the host name of its API."""
 
-    def __init__(self, store: Store, vault: Vault, clock: Clock, domain: str | None = None) -> None:
+    def __init__(
+        self, store: Store, vault: Vault, clock: Clock, domain: str | None = None, api_hostname: str | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
         self.domain = domain
+        self._api_hostname = api_hostname
         self.key = vault.key_for(PURPOSE)
         self._vault = Vault(self.key, clock)
         self.account_key = vault.key_for(ACCOUNT_PURPOSE)
@@ -239,7 +243,11 @@ class Certificates:
         claimed = self._far.get(hostname)
         if claimed is not None and _shown(claimed).app != app:
             raise Unprocessable(f"hostname: {hostname} is another app's")
-        if self.domain is None or app == PLATFORM or not is_below(hostname, self.domain):
+        if app == PLATFORM:
+            return
+        if hostname == self._api_hostname:
+            raise Unprocessable(f"hostname: {hostname} is the platform's own: its API is reached there")
+        if self.domain is None or not is_below(hostname, self.domain):
             return
         if hostname != f"{app}.{self.domain}":
             raise Unprocessable(f"hostname: below {self.domain} an app has {app}.{self.domain} and nothing else")

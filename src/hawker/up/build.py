@@ -161,7 +161,7 @@ async def deps_of(
         clock=clock,
         secrets=secrets,
         secret_keys=SecretKeyStore(store, vault, secrets, clock),
-        certificates=Certificates(store, vault, clock, settings.domain),
+        certificates=Certificates(store, vault, clock, settings.domain, settings.api_hostname),
         logins=RegistryLogins(store, vault, clock),
         fences=Fences(store, NodePacketFilters(node_id) if network is not None else None),
         volumes=VolumeTable(clock, settings.deleted_volumes_kept_s),
@@ -312,7 +312,8 @@ def resolver_of(parts: AssembledWorker, place: Place) -> HostResolver | None:
     settings, zone = deps.settings, None
     user = _own_user(settings, 1)
     if settings.domain is not None and settings.answers_zone:
-        zone = ZoneBook(settings.domain, settings.dns_zone_listen, settings.shared_addresses, deps.certificates)
+        told_zone = settings.domain, settings.dns_zone_listen, settings.shared_addresses, deps.certificates
+        zone = ZoneBook(*told_zone, settings.api_hostname or "")
     told = (place.dns, deps.store, parts.changes, deps.clock, parts.node, settings.nameservers, zone, user)
     book = NameBook(*told, api=settings.machine_api)
     return HostResolver(book, ProcessGuard(place.root, place.dns, deps.clock, "dns", user=user))
@@ -332,6 +333,7 @@ def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:
         balancers=deps.settings.edge_proxy_protocol_from,
         drain_s=deps.settings.edge_drain_s,
         processes=deps.settings.edge_processes,
+        api_hostname=deps.settings.api_hostname or "",
     )
     door = EdgeDoor(
         deps.store,

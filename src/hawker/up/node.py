@@ -18,7 +18,7 @@ import anyio
 import msgspec
 
 from hawker import log
-from hawker.api.listener import serving
+from hawker.api.listener import BehindEdge, bind_for_edge, serving
 from hawker.cli.entry import collect_as_usual
 from hawker.clock import Clock, system_clock
 from hawker.cluster import Cluster
@@ -53,6 +53,7 @@ from hawker.up.wiring import catch_up_of
 from hawker.version import VERSION
 from hawker.worker.assembly import AssembledWorker, begin, reconciler_of, supervisor_of
 from hawker.worker.capacity import usual_layer_mib
+from hawker.worker.edge_door import EdgeDoor
 from hawker.worker.format import enter
 
 if TYPE_CHECKING:
@@ -312,7 +313,7 @@ async def _serve(
             _end_within(_STOP_S)
             tasks.cancel_scope.cancel()
             return
-        async with _answering(doors, front, fleet) as url:
+        async with _answering(doors, front, fleet, edge.door) as url:
             if doors.public is not None:
                 place.announce(url)
             tasks.start_soon(catch_up_of(parts).serve)
@@ -337,7 +338,7 @@ async def _serve(
 
 
 @asynccontextmanager
-async def _answering(doors: Doors, front: Front, fleet: "InFleet | None") -> AsyncIterator[str]:
+async def _answering(doors: Doors, front: Front, fleet: "InFleet | None", edge: EdgeDoor) -> AsyncIterator[str]:
     """At every door that is there. The URL for clients, or for peers where clients are not answered."""
     async with AsyncExitStack() as stack:
         url = ""
@@ -346,6 +347,9 @@ async def _answering(doors: Doors, front: Front, fleet: "InFleet | None") -> Asy
             stack.callback(front.peers.stop)
         if fleet is not None and fleet.kept.app is not None and doors.catalog is not None:
             await stack.enter_async_context(catalog_server.serving(fleet.kept.app, doors.catalog))
+        if edge.api_socket is not None:
+            listener = bind_for_edge(*edge.api_socket)
+            await stack.enter_async_context(serving(BehindEdge(front.public), listener))
         if doors.machines is not None:
             await stack.enter_async_context(serving(front.public, doors.machines))
         if doors.public is not None:

@@ -73,6 +73,8 @@ def open_doors(settings: Settings, place: Place, clock: Clock, given: socket.soc
     """`given` is the public one that systemd has handed over. Raises `CannotStart`."""
     if settings.machine_api and not public:
         raise CannotStart("--machine-api is for a node that answers clients: a worker answers none")
+    if settings.api_hostname is not None and not public:
+        raise CannotStart("--api-hostname is for a node that answers clients: a worker answers none")
     seat = take_seat(settings, place, clock)
     if seat is None and not public:
         raise CannotStart("a worker is one of a cluster: give --advertise, or run `hawker join --no-start` first")

@@ -3,7 +3,6 @@ machines, and starts, stops and suspends machines for it. The records are the tr
 """
 
 import os
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
@@ -15,15 +14,19 @@ import msgspec
 from anyio.abc import ByteStream, SocketListener, TaskGroup
 
 from hawker.clock import Clock
-from hawker.config import PUBLISH
+from hawker.config import PUBLISH, Service
 from hawker.config.effective import SERVICE_CHECK
+from hawker.config.machine import Port
 from hawker.errors import HawkerError
 from hawker.feed import (
+    API_APP,
+    API_SOCKET,
     CERTIFICATE_KEY,
     EVERYWHERE,
     LEAVE_S,
     NODE_IDENTITY,
     PROCESSES,
+    WORKER_SOCKET,
     AllMachines,
     AppAddress,
     EdgeAnswer,
@@ -42,12 +45,14 @@ from hawker.feed import (
     WorkerInbox,
     in_parts,
 )
+from hawker.host.local_socket import listen_at
 from hawker.host.own_user import show_to
-from hawker.ids import AppName, MachineId
+from hawker.ids import AppName, InstanceId, MachineId, new_ulid
 from hawker.log import bind
 from hawker.logs.line import PROXY, KeptLine
 from hawker.logs.machine_logs import MachineLogs
 from hawker.machine import GONE, State
+from hawker.names import API_PORT
 from hawker.record.app import APPS, IPS, IpRecord
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget, networks_here, rests
 from hawker.route_question import RouteExplained
@@ -55,6 +60,7 @@ from hawker.secret.certificates import Certificates
 from hawker.settings import EVERY_ADDRESS
 from hawker.store.contract import Reader
 from hawker.value_object import ValueObject
+from hawker.version import VERSION
 from hawker.worker.changes import Changes
 from hawker.worker.edge_line import EdgeLine, EdgeLink, Unsaid
 from hawker.worker.operations import Operations
@@ -87,6 +93,8 @@ class EdgeHost(ValueObject, frozen=True, kw_only=True):
     balancers: tuple[str, ...] = ()
     drain_s: float = LEAVE_S
     processes: int = 1
+    api_hostname: str = ""
+    """The host name at which the node's API is reached through the edge; empty: it is not."""
 
 
 class EdgeDoor:
@@ -112,6 +120,7 @@ class EdgeDoor:
         self._logs = logs
         self._clock = clock
         self._host = host
+        self._api = _api_route(host, clock) if host.api_hostname else None
         self._resting = 0
         self._gate: GatePlace | None = None
         self._identity: Callable[[], str] | None = None
@@ -174,12 +183,19 @@ class EdgeDoor:
         return {network_id: frozenset(ips) for network_id, ips in found.items()}
 
     @property
+    def api_socket(self) -> tuple[Path, int | None] | None:
+        """Where the edge brings calls of the node's API to, and who the edge is; None where it takes none."""
+        return (self._host.folder / API_SOCKET, self._host.user) if self._api is not None else None
+
+    @property
     def serves_far(self) -> bool:
         """Whether machines of other nodes are published here, too."""
         return bool(self._host.addresses)
 
     async def needed(self) -> None:
-        """Returns once a machine has something that the edge serves."""
+        """Returns once a machine, or the node's API, has something that the edge serves."""
+        if self._api is not None:
+            return
         unsaid = self._first
         unsaid.retell()
         while True:
@@ -204,7 +220,7 @@ class EdgeDoor:
     async def serve(self) -> None:
         """Answer the edge, whose processes may come and go. Until cancelled."""
         self._unsaid.clear()
-        listener = await SocketListener.from_socket(_listening(self._host.folder, self._host.user))
+        listener = await SocketListener.from_socket(listen_at(self._host.folder / WORKER_SOCKET, self._host.user))
         async with listener, anyio.create_task_group() as tasks:
             while True:
                 stream = await listener.accept()
@@ -299,10 +315,13 @@ class EdgeDoor:
             challenges=self._certificates.shown_challenges,
             balancers=self._host.balancers,
             drain_s=self._host.drain_s,
+            api_hostname=self._host.api_hostname,
         )
 
     def _machines(self) -> Iterator[MachineRoute]:
         """Each as it is when it is asked for: what changes meanwhile is told after all of them."""
+        if self._api is not None:
+            yield self._api
         near = [record.id for _, record in self._store.scan(MACHINES) if _has_route(record)]
         for machine_id in dict.fromkeys((*near, *self._far)):
             record = self._store.get(MACHINES, machine_id)
@@ -315,7 +334,9 @@ class EdgeDoor:
             yield SealedCertificate(hostname=each.hostname, app=each.app, sealed=each.sealed, not_after=each.not_after)
 
     def _say(self, told: EdgeLogLine) -> None:
-        """In the app's own log, too, as a word of its proxy."""
+        """In the app's own log, too, as a word of its proxy. The node's API has none."""
+        if told.app == API_APP:
+            return
         text, at = f"{told.code} {told.text}"[:_LINE_CHARS], int(self._clock.now() * 1e9)
         line = KeptLine(at=at, machine=told.machine or "", stream=0, text=text, level="error", provider=PROXY)
         if self._logs is not None:
@@ -428,6 +449,26 @@ class EdgeDoor:
             each.retell()
 
 
+def _api_route(host: EdgeHost, clock: Clock) -> MachineRoute:
+    """The API of this daemon, as the edge leads requests to it: it stands like a machine that is never at rest."""
+    service = Service(
+        internal_port=API_PORT,
+        ports=(Port(port=80, handlers=("http",), force_https=True), Port(port=443, handlers=("tls", "http"))),
+        autostart=False,
+        autostop=False,
+    )
+    return MachineRoute(
+        id=MachineId(API_APP),
+        app=API_APP,
+        state=State.STARTED,
+        version=VERSION,
+        instance=InstanceId(new_ulid(clock)),
+        hosts=(f"./{API_SOCKET}",),
+        services=(service,),
+        autostart=False,
+    )
+
+
 def _has_route(record: MachineRecord) -> bool:
     return bool(record.config.services) and record.state not in GONE
 
@@ -478,18 +519,3 @@ def published_at(asked: str, addresses: tuple[str, ...]) -> str:
     except ValueError:
         return ""
     return str(wanted) if EVERY_ADDRESS[wanted.version == 6] in addresses else ""
-
-
-def _listening(folder: Path, user: int | None) -> socket.socket:
-    """At a path of any length: by way of the folder's descriptor. For `user`, too."""
-    (folder / "edge.sock").unlink(missing_ok=True)
-    place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(f"/proc/self/fd/{place}/edge.sock")
-        show_to(user, folder / "edge.sock", writable=True)
-        listener.listen()
-        listener.setblocking(False)
-    finally:
-        os.close(place)
-    return listener

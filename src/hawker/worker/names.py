@@ -54,6 +54,7 @@ class ZoneBook(ValueObject, frozen=True):
     shared: tuple[str, ...]
     """Addresses that names of apps without addresses of their own lead to."""
     certificates: Certificates
+    api_hostname: str = ""
 
     def known(self, addresses: tuple[NamedAddress, ...]) -> KnownZone:
         places = tuple(each.rpartition(":")[0].strip("[]") for each in self.listen)
@@ -65,6 +66,7 @@ class ZoneBook(ValueObject, frozen=True):
             name_servers=servers,
             shared=self.shared,
             addresses=addresses,
+            api_hostname=self.api_hostname,
             proofs=tuple(
                 ZoneProof(name=proof_name(self.domain, each.app, each.hostname.removeprefix("*.")), text=each.answer)
                 for each in shown

@@ -1,0 +1,50 @@
+"""Unix sockets by which processes of one host reach each other, at paths of any length: an address of the kernel's has
+108 bytes, so one is named by way of its folder's descriptor.
+"""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hawker.host.own_user import show_to
+
+
+def listen_at(path: Path, user: int | None, waiting: int = 128) -> socket.socket:
+    """In place of what was there, for `user` and for us; so many connections may wait to be accepted. Raises
+    `OSError`."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _named(path) as name:
+            listener.bind(name)
+        show_to(user, path, writable=True)
+        listener.listen(waiting)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def connect_to(path: Path) -> socket.socket:
+    """Without waiting. Raises `OSError` where nobody listens, or as many wait as may."""
+    joined = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    joined.setblocking(False)
+    try:
+        with _named(path) as name:
+            joined.connect(name)
+    except OSError:
+        joined.close()
+        raise
+    return joined
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[str]:
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

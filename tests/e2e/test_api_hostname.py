@@ -1,0 +1,91 @@
+"""The Machines API through the edge, from another computer: over TLS, under a name of its own, with a certificate of
+Pebble. An app that is named like it gets none of its calls.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hawker.chaos.daemon import HAWKER, Daemon
+from hawker.chaos.fleet.network_lab import NetworkLab
+from hawker.clock import SystemClock
+from tests.e2e.test_walkthrough import API, Laptop, made
+from tests.edge.test_acme import pebble_program as pebble_program
+from tests.waiting import wait_for
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+URL = f"https://{API}"
+
+
+class Console:
+    """What a person at the laptop types."""
+
+    def __init__(self, laptop: Laptop, token: str) -> None:
+        self._before_it = laptop.host.before_it
+        self._environment = {**laptop.environment, "HAWKER_URL": URL, "HAWKER_TOKEN": token}
+
+    def __call__(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        command = [*self._before_it, *words]
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=90, env=self._environment)
+
+    def say(self, *words: str) -> str:
+        done = self(HAWKER, *words)
+        assert done.returncode == 0, done
+        return done.stdout
+
+    def ask(self, url: str, *options: str) -> str:
+        """The status of the answer, and where it leads; 000 where there is none."""
+        return self("curl", "--silent", "-o", "/dev/null", "-w", "%{http_code} %{redirect_url}", *options, url).stdout
+
+
+@pytest.fixture(scope="module")
+def street(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NetworkLab]:
+    with NetworkLab(tmp_path_factory.mktemp("street"), 2) as street:
+        yield street
+
+
+@pytest.mark.long(reason="Go builds Pebble; tests/edge/test_process.py has the way to the API without an authority")
+def test_api_is_called_through_the_edge_under_its_own_name_with_tls(
+    street: NetworkLab, pebble_program: Path, tmp_path: Path
+) -> None:
+    host, laptop = street.hosts[0], Laptop(street, made(tmp_path, "laptop"))
+    flags = ("--edge-address", host.address, "--api-hostname", API, "--acme-directory", laptop.directory_url)
+    node = Daemon(made(tmp_path, "node"), SystemClock(), *flags, driver="container", before_it=host.before_it)
+    with laptop.authority(pebble_program):
+        try:
+            node.start_as("up", "--acme-ca-file", str(laptop.root))
+            console = Console(laptop, node.token)
+            wait_for(lambda: console.ask(f"{URL}/v1/apps?org_slug=personal").startswith("401"), 60)
+            calls_pass(console, laptop.host.address)
+            names_are_kept_apart(console, host.address)
+            node.kill()
+            assert console.ask(URL).startswith("503"), "the edge says so, while nobody answers"
+            node.start_as("up", "--acme-ca-file", str(laptop.root))
+            assert "one" in console.say("machine", "list", "-a", "api")
+        finally:
+            strays = node.withdraw()
+    assert strays == []
+
+
+def calls_pass(console: Console, laptop: str) -> None:
+    """Also a conversation over a WebSocket; and it is known who calls."""
+    console.say("apps", "create", "api")
+    console.say("run", "hawker/hello", "--name", "one", "-a", "api", "-p", "80:8080/http")
+    assert "one" in console.say("machine", "list", "-a", "api")
+    assert console.say("exec", "one", "-a", "api", "--", "/bin/hello", "echo", "aloud") == "aloud\n"
+    told = [json.loads(line) for line in console.say("audit", "export", "--what", "create_app").splitlines()]
+    assert [each["entry"]["source"] for each in told if "entry" in each] == [laptop], told
+    assert console.ask(f"{URL}/docs", "--http2") == "200 "
+
+
+def names_are_kept_apart(console: Console, edge: str) -> None:
+    """Of the app that has the API's first label as its name, and of others that nobody has."""
+    assert console.ask(f"http://{API}/v1/apps") == f"301 {URL}/v1/apps"
+    assert console.ask(f"http://{edge}/") == "200 ", "who names nobody gets the app"
+    assert console.ask("http://api.example.net/", "--resolve", f"api.example.net:80:{edge}") == "200 "
+    assert console.ask("https://other.example.com/", "--resolve", f"other.example.com:443:{edge}", "-k") == "000 "
+    refused = console(HAWKER, "certs", "add", API, "-a", "api")
+    assert refused.returncode and "its API is reached there" in refused.stderr
