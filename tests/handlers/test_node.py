@@ -18,9 +18,10 @@ from hawker.api.contract.node import (
 from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
 from hawker.errors import NotServed, Unavailable
+from hawker.feed import API_APP, EdgeReport, ListenState
 from hawker.handlers.assembly import worker_handlers
 from hawker.handlers.node import DoctorHandlers
-from hawker.ids import MachineId
+from hawker.ids import AppName, MachineId
 from hawker.record.node import COPY
 from hawker.runtime.driver import LostPart
 from hawker.runtime.driver_probe import DriverVerdict
@@ -29,6 +30,8 @@ from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import ROOM, MemoryWorld
 from hawker.store.contract import Bucket
 from hawker.store.sqlite import SqliteStore
+from hawker.worker.edge_line import EdgeLine
+from hawker.worker.reconcile import Kind
 
 pytestmark = pytest.mark.anyio
 
@@ -114,6 +117,31 @@ async def test_a_host_that_cannot_be_looked_at_is_to_be_asked_again(worker: SimW
         await worker.api.call(REPAIR_FINDINGS)
 
 
+async def test_an_api_that_is_not_reached_through_the_edge_is_a_finding_for_the_operator(
+    worker: SimWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deps, handlers, name = worker.parts.deps, Handlers(), "api.example.com"
+    settings = replace(deps.settings, api_hostname=name, acme_directory="https://ca.example.com/")
+    line = EdgeLine()
+    DoctorHandlers(worker.store, settings, deps.clock, worker.reconciler, tuple, tuple, line).bind(handlers)
+    api = InProcessCaller(handlers, deps.clock, "ann")
+
+    async def found() -> list[str]:
+        listed = await api.call(LIST_FINDINGS)
+        return [each.detail for each in listed.findings if each.kind == Kind.UNREACHED_API and each.about == name]
+
+    assert "is not there" in (await found())[0]
+    open_one = ListenState(address="192.0.2.1", port=80, app=API_APP)
+    shut = ListenState(address="192.0.2.1", port=443, app=API_APP, refused="in use")
+    others = ListenState(address="192.0.2.1", port=25, app=AppName("mail"), refused="in use")
+
+    async def report() -> EdgeReport:
+        return EdgeReport(call=1, bound=(open_one, shut, others))
+
+    monkeypatch.setattr(line, "report", report)
+    assert await found() == ["192.0.2.1 port 443: in use"]
+
+
 # Backups.
 
 
@@ -130,7 +158,7 @@ async def test_a_backup_is_a_store_that_says_that_it_is_one(worker: SimWorker, t
     store = SqliteStore(tmp_path / "real.db")
     await store.write(lambda tx: tx.put(NOISE, "much", bytes(1_000_000)))
     deps, handlers = worker.parts.deps, Handlers()
-    DoctorHandlers(store, deps.settings, deps.clock, worker.reconciler, tuple, tuple).bind(handlers)
+    DoctorHandlers(store, deps.settings, deps.clock, worker.reconciler, tuple, tuple, deps.edge).bind(handlers)
     api = InProcessCaller(handlers, deps.clock, "ann")
     *parts, last = await received(api)
     data = b"".join(part.data for part in parts)

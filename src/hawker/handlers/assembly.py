@@ -173,7 +173,14 @@ def _bind_node(worker: AssembledWorker, side: FleetSide, handlers: Handlers) -> 
     handlers.add(RunHandlers(runner), images, RegistryHandlers(worker.node.id, deps.logins, deps.images))
     reconciler = reconciler_of(worker)
     doctor = DoctorHandlers(
-        deps.store, deps.settings, deps.clock, reconciler, side.wrong_clocks, worker.notices, side.agent_findings
+        deps.store,
+        deps.settings,
+        deps.clock,
+        reconciler,
+        side.wrong_clocks,
+        worker.notices,
+        deps.edge,
+        side.agent_findings,
     )
     doctor.bind(handlers)
     CatalogHandlers(side.catalog).bind(handlers)

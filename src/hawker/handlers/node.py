@@ -37,6 +37,7 @@ from hawker.api.route import Call, NoParams, NoQuery
 from hawker.clock import Clock
 from hawker.errors import CannotStart, Unavailable
 from hawker.fair.threads import PoolProbe
+from hawker.feed import API_APP
 from hawker.ids import NodeId
 from hawker.node import Capacity
 from hawker.record.machine import MACHINES, counted, taken
@@ -47,6 +48,7 @@ from hawker.store.contract import Store
 from hawker.value_object import ValueObject
 from hawker.version import VERSION
 from hawker.worker.assembly import DriverVerdicts
+from hawker.worker.edge_line import EdgeLine
 from hawker.worker.reconcile import Finding, Kind, Mended, Mender, Reconciler
 
 
@@ -139,7 +141,7 @@ AgentFindings: TypeAlias = Callable[[], Awaitable[Sequence[str]]]
 
 class DoctorHandlers:
     """`wrong_clocks` are nodes of the fleet, and what is wrong with the clock of each; `notices` are what the host
-    itself shows, which nobody here can mend."""
+    itself shows, which nobody here can mend; `edge` is the line to the host's edge."""
 
     def __init__(
         self,
@@ -149,13 +151,14 @@ class DoctorHandlers:
         reconciler: Reconciler,
         wrong_clocks: Callable[[], Iterable[tuple[NodeId, str]]],
         notices: Callable[[], Iterable[Finding]],
+        edge: EdgeLine,
         agent_findings: AgentFindings | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
         self._clock = clock
         self._wrong_clocks, self._notices, self._agent_findings = wrong_clocks, notices, agent_findings
-        self._reconciler = reconciler
+        self._reconciler, self._edge = reconciler, edge
         self._one_backup = anyio.Lock()
 
     def bind(self, handlers: Handlers) -> None:
@@ -183,7 +186,20 @@ class DoctorHandlers:
         """What cannot be mended from here: the host's own matters, wrong clocks of the fleet, the catalog's agent."""
         clocks = [Finding(Kind.WRONG_CLOCK, node, detail) for node, detail in self._wrong_clocks()]
         agent = await self._agent_findings() if self._agent_findings is not None else ()
-        return [*self._notices(), *clocks, *(Finding(Kind.CATALOG_AGENT, "catalog", detail) for detail in agent)]
+        agents = (Finding(Kind.CATALOG_AGENT, "catalog", detail) for detail in agent)
+        return [*self._notices(), *clocks, *agents, *await self._unreached()]
+
+    async def _unreached(self) -> list[Finding]:
+        """Where the edge should bring calls of the API from, and cannot."""
+        name = self._settings.api_hostname
+        if name is None:
+            return []
+        try:
+            states = (await self._edge.report()).bound
+        except Unavailable as error:
+            return [Finding(Kind.UNREACHED_API, name, str(error))]
+        shut = (state for state in states if state.app == API_APP and state.refused)
+        return [Finding(Kind.UNREACHED_API, name, f"{each.address} port {each.port}: {each.refused}") for each in shut]
 
     async def back_up(self, call: Call[NoParams, NoQuery, None]) -> AsyncIterator[BackupPart]:
         return self._parts_of_copy()

@@ -53,6 +53,7 @@ def test_nothing_that_ends_a_known_or_foreign_machine_is_the_nodes_to_do() -> No
         Kind.NO_MESH,
         Kind.SILENT_TUNNEL,
         Kind.ENDING_CERTIFICATE,
+        Kind.UNREACHED_API,
     }
 
 

@@ -51,6 +51,7 @@ class Kind(StrEnum):
     NO_MESH = "no way to other hosts"
     SILENT_TUNNEL = "silent tunnel"
     ENDING_CERTIFICATE = "certificate ends soon"
+    UNREACHED_API = "API not reached"
 
 
 class Mender(Enum):
@@ -114,6 +115,7 @@ REPAIRS: Mapping[Kind, Repair] = {
     Kind.NO_MESH: Repair("install wireguard-tools or wireguard-go, or set mesh to off", Mender.NOBODY),
     Kind.SILENT_TUNNEL: Repair("let UDP packets through between the two hosts at the port of the mesh", Mender.NOBODY),
     Kind.ENDING_CERTIFICATE: Repair("import a new one, or see in hawker certs show why none is issued", Mender.NOBODY),
+    Kind.UNREACHED_API: Repair("free the port, or name another address with --edge-address", Mender.NOBODY),
     Kind.EXPOSED_METADATA: Repair("use the container driver or microVMs, or take it from egress_allow", Mender.NOBODY),
 }
 

@@ -103,7 +103,9 @@ class Repairs:
                 return self._nothing
             case Kind.FULL_CONNECTIONS | Kind.EXPOSED_METADATA | Kind.NO_RESERVE | Kind.NO_MESH | Kind.SILENT_TUNNEL:
                 return self._nothing
-            case Kind.FOREIGN_VOLUME | Kind.LOST_VOLUME | Kind.HELD_VOLUME | Kind.ENDING_CERTIFICATE:
+            case Kind.FOREIGN_VOLUME | Kind.LOST_VOLUME | Kind.HELD_VOLUME:
+                return self._nothing
+            case Kind.ENDING_CERTIFICATE | Kind.UNREACHED_API:
                 return self._nothing
             case (
                 Kind.STRAY_VOLUME
