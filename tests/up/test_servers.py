@@ -128,8 +128,21 @@ async def test_an_order_that_cannot_be_placed_is_refused_with_the_reason(worker:
     assert shown.refusal is not None and shown.bids[0].why == "short of 7168 MiB of memory"
 
 
-def test_node_that_answers_no_clients_answers_no_machines(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, advertise="127.0.0.1", peer_port=1, machine_api=True)
-    with pytest.raises(CannotStart, match="--machine-api is for a node that answers clients"):
+@pytest.mark.parametrize(
+    ("flag", "given"),
+    [
+        ("--machine-api", {"machine_api": True}),
+        (
+            "--api-hostname",
+            {"api_hostname": "api.example.com", "acme_directory": "https://ca/", "edge_addresses": ("::1",)},
+        ),
+    ],
+    ids=["machines", "edge"],
+)
+def test_node_that_answers_no_clients_answers_no_machines_and_nobody_through_the_edge(
+    tmp_path: Path, flag: str, given: dict[str, Any]
+) -> None:
+    settings = Settings(data_dir=tmp_path, advertise="127.0.0.1", peer_port=1, **given)
+    with pytest.raises(CannotStart, match=f"{flag} is for a node that answers clients"):
         open_doors(settings, Place(tmp_path), ManualClock(), None, public=False)
     assert not list(tmp_path.iterdir())

@@ -316,8 +316,10 @@ class Routes:
         """Where the machine is published, where its app has addresses alone, and where a name is enough to find it. TLS
         ends at no address of a private network."""
         machine = target.machine
-        if machine.publish or machine.app == API_APP:
-            yield from (machine.publish,) if machine.publish not in ("", EVERYWHERE) else self._addresses
+        if machine.publish == EVERYWHERE or machine.app == API_APP:
+            yield from self._addresses
+        elif machine.publish:
+            yield machine.publish
         for address in self._owned_by.get(machine.app, ()):
             if is_private_address(address):
                 if not target.ends_tls:
