@@ -19,12 +19,13 @@ def udp_route(port: int, internal: int, **rest: object) -> MachineRoute:
 
 
 class App(asyncio.DatagramProtocol):
-    """A program in a machine that answers each datagram with its own name before it."""
+    """A program in a machine that answers each datagram with its own name before it, but those that say what it
+    `ignores`, whenever it comes to hear them."""
 
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.heard: list[bytes] = []
-        self.silent = False
+        self.ignores = b""
         self.transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -32,7 +33,7 @@ class App(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
         self.heard.append(data)
-        if not self.silent and self.transport is not None:
+        if data != self.ignores and self.transport is not None:
             self.transport.sendto(self.name + b" " + data, address)
 
 
