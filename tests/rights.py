@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from hawker.host.own_user import Capability
-from hawker.settings import Settings, service_users
+from hawker.host_ids import service_users
+from hawker.settings import Settings
 
 EDGE, RESOLVER = service_users(Settings(data_dir=Path()).userns_ids)
 

@@ -15,9 +15,10 @@ from zlib import crc32
 import msgspec
 
 from hawker.config import Service
+from hawker.config.machine import Port
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
-from hawker.names import is_private_address, network_of_address
+from hawker.names import API_PORT, is_private_address, network_of_address
 from hawker.route_question import AskRoute, RouteExplained
 from hawker.version import VERSION
 
@@ -120,6 +121,28 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     region: str = ""
     away_ms: int = 0
     """How far that region is: a round trip, in steps that double; 0 where it was not measured."""
+
+
+def api_route(instance: InstanceId) -> MachineRoute:
+    """The API of a daemon, which is another `instance` in each of its lives: it stands like a machine that never
+    rests."""
+    https = Port(port=443, handlers=("tls", "http"))
+    service = Service(
+        internal_port=API_PORT,
+        ports=(Port(port=80, handlers=("http",), force_https=True), https),
+        autostart=False,
+        autostop=False,
+    )
+    return MachineRoute(
+        id=MachineId(API_APP),
+        app=API_APP,
+        state=State.STARTED,
+        version=VERSION,
+        instance=instance,
+        hosts=(f"./{API_SOCKET}",),
+        services=(service,),
+        autostart=False,
+    )
 
 
 class SealedCertificate(msgspec.Struct, frozen=True, kw_only=True):

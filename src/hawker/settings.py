@@ -16,6 +16,7 @@ from hawker.clock import OFFSET_VARIABLE
 from hawker.deferred import deferred
 from hawker.errors import CannotStart
 from hawker.gpu import parse_gpus
+from hawker.host_ids import id_bounds
 from hawker.place import default_data_dir
 from hawker.time_window import is_daily
 
@@ -208,8 +209,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def own_hostnames(self) -> tuple[str, ...]:
         """For which the platform itself orders certificates."""
-        wide = (f"*.{self.domain}",) if self.answers_zone else ()
-        name = self.api_hostname
+        wide, name = (f"*.{self.domain}",) if self.answers_zone else (), self.api_hostname
         return wide if name is None or f"*.{name.partition('.')[2]}" in wide else (*wide, name)
 
     @property
@@ -321,26 +321,6 @@ LEAST: Mapping[str, float] = {
 }
 """The least value of each setting that is a number."""
 _SMALLEST_POOL = 28
-IDS_EACH = 65_536
-"""How many user and group ids of the host a machine has for its own: what images use, with nobody's 65534."""
-_LAST_ID = (1 << 31) - 1
-"""The last group that may ping (net.ipv4.ping_group_range), and that every program takes for a number."""
-
-
-def id_bounds(text: str) -> tuple[int, int]:
-    """The first and last id of "FIRST-LAST". Raises `ValueError` when it is not, or has no range for one machine."""
-    first, _, last = text.partition("-")
-    if not (first.isdecimal() and last.isdecimal()):
-        raise ValueError(f"userns_ids {text!r} is not a range of ids such as 1073741824-1879048191")
-    if int(first) < IDS_EACH or int(last) > _LAST_ID or int(last) + 1 - int(first) < IDS_EACH:
-        raise ValueError(f"userns_ids {text!r} must have at least {IDS_EACH} ids, from {IDS_EACH} to {_LAST_ID}")
-    return int(first), int(last)
-
-
-def service_users(text: str) -> tuple[int, int]:
-    """Of "FIRST-LAST": as whom the edge and the resolver serve strangers and machines. No machine has those."""
-    _, last = id_bounds(text)
-    return last - 1, last - 2
 
 
 _REGION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")

@@ -10,13 +10,14 @@ import pytest
 
 from hawker.api.contract.app import CREATE_APP, LIST_APPS, App
 from hawker.api.handlers import Handlers
-from hawker.api.listener import BehindEdge, bind, bind_for_edge, bind_for_machines, listening, serving, url_of
+from hawker.api.listener import BehindEdge, bind, bind_for_machines, listening, serving, url_of
 from hawker.api.route import Call
 from hawker.api.routes import ROUTES
 from hawker.api.server import Server
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart
 from hawker.host import netns
+from hawker.host.local_socket import listen_at
 from tests.api.samples import sample
 from tests.api.serving import TOKEN, Fake, authenticate, served, use
 
@@ -135,9 +136,9 @@ async def test_a_call_that_the_edge_brings_comes_from_where_the_edge_says() -> N
     fake = Fake()
     server = Server(fake.handlers([LIST_APPS]), authenticate, SystemClock(), routes=[LIST_APPS])
     with tempfile.TemporaryDirectory() as folder:  # a path that aiohttp can name
-        path = Path(folder) / "edge" / "api.sock"
+        path = Path(folder) / "api.sock"
         async with (
-            serving(BehindEdge(server), bind_for_edge(path, None)),
+            serving(BehindEdge(server), listen_at(path, None)),
             aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as http,
         ):
             for told in ("192.0.2.7", "2001:db8::7", ""):
@@ -145,9 +146,3 @@ async def test_a_call_that_the_edge_brings_comes_from_where_the_edge_says() -> N
                 async with http.get("http://api.example.com/v1/apps", headers=headers) as response:
                     assert response.status == 200
     assert [call.source for call in fake.calls] == ["192.0.2.7", "2001:db8::7", ""]
-
-
-def test_a_place_for_the_edge_that_cannot_be_had_is_a_refusal(tmp_path: Path) -> None:
-    (tmp_path / "edge").write_text("")
-    with pytest.raises(CannotStart, match=r"cannot listen at .*api\.sock"):
-        bind_for_edge(tmp_path / "edge" / "api.sock", None)

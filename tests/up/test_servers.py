@@ -21,7 +21,7 @@ from hawker.record.node import NODE
 from hawker.settings import Settings
 from hawker.sim.node.sim_worker import APP, SimWorker, config_of
 from hawker.sim.node.world import MemoryWorld
-from hawker.up.servers import handlers_alone, open_doors
+from hawker.up.servers import bind_for_edge, handlers_alone, open_doors
 from hawker.up.wiring import node_handlers
 from tests.worker.hourglass import in_virtual_time
 
@@ -146,3 +146,9 @@ def test_node_that_answers_no_clients_answers_no_machines_and_nobody_through_the
     with pytest.raises(CannotStart, match=f"{flag} is for a node that answers clients"):
         open_doors(settings, Place(tmp_path), ManualClock(), None, public=False)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_place_for_the_edge_that_cannot_be_had_is_a_refusal(tmp_path: Path) -> None:
+    (tmp_path / "edge").write_text("")
+    with pytest.raises(CannotStart, match=r"cannot listen at .*api\.sock"):
+        bind_for_edge(tmp_path / "edge" / "api.sock", None)

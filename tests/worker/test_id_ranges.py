@@ -3,9 +3,9 @@
 import pytest
 
 from hawker.errors import Conflict
+from hawker.host_ids import IDS_EACH
 from hawker.ids import MachineId
 from hawker.record.machine import BY_FIRST_ID, MachineKey, id_key
-from hawker.settings import IDS_EACH, id_bounds
 from hawker.store.memory_store import MemoryStore
 from hawker.worker.id_ranges import IdPool, with_ids
 from tests.worker.machines import machine
@@ -35,9 +35,3 @@ async def test_a_machine_keeps_what_it_has_and_gets_none_where_there_are_none() 
     assert with_ids(store, POOL, machine(first_id=77)).first_id == 77
     assert with_ids(store, None, machine()).first_id is None
     assert POOL.free(store, MachineId("00000000000002")) == (1 << 30) + 2 * IDS_EACH
-
-
-@pytest.mark.parametrize("text", ["", "5", "1-2", "0-70000", "1073741824-1073741900", "65536-4294967295", "a-b"])
-def test_a_range_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="userns_ids"):
-        id_bounds(text)

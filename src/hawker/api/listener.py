@@ -8,7 +8,6 @@ import errno
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
@@ -20,7 +19,6 @@ from hawker.deferred import deferred
 from hawker.errors import CannotStart
 from hawker.fair.connections import ConnectionTable, DescriptorCount, key_of_caller
 from hawker.fair.table import CONNECTIONS
-from hawker.host.local_socket import listen_at
 from hawker.http.incoming import conversations, incoming
 from hawker.names import API_PORT, RESOLVER
 
@@ -30,7 +28,8 @@ if TYPE_CHECKING:
 else:
     mutual_tls = deferred("hawker.http.mutual_tls")
 
-_WAITING = 2048
+WAITING = 2048
+"""So many connections may wait to be accepted at a listener."""
 _CLIENT = b"fly-client-ip"
 _IPV6_FREEBIND = 78  # ipv6(7); the socket module has no name for it
 STOP_GRACE_S = 2
@@ -117,7 +116,7 @@ def bind(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(_WAITING)
+        listener.listen(WAITING)
     except (OSError, OverflowError) as error:
         listener.close()
         raise CannotStart(f"cannot listen on {host}:{port}: {_reason(error)}; choose another with --listen") from error
@@ -138,22 +137,13 @@ def bind_for_machines() -> socket.socket:
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
         listener.bind((str(RESOLVER), API_PORT))
-        listener.listen(_WAITING)
+        listener.listen(WAITING)
     except OSError as error:
         listener.close()
         text = f"cannot listen on {place}: {_reason(error)}; of the nodes of one host, one answers --machine-api"
         raise CannotStart(text) from error
     listener.setblocking(False)
     return listener
-
-
-def bind_for_edge(path: Path, user: int | None) -> socket.socket:
-    """Where the edge of this host, which is `user`, brings calls to. Raises `CannotStart`."""
-    try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        return listen_at(path, user, _WAITING)
-    except OSError as error:
-        raise CannotStart(f"cannot listen at {path}: {error.strerror}") from error
 
 
 class BehindEdge:

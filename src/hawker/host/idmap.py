@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from hawker import guest
-from hawker.settings import IDS_EACH
+from hawker.host_ids import IDS_EACH
 
 RANGE = IDS_EACH
 _KEPT = 64  # namespaces of the machines that were mounted last

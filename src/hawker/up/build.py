@@ -30,6 +30,7 @@ from hawker.host.nftables import LinkLimits
 from hawker.host.own_user import can_become
 from hawker.host.process_guard import ProcessGuard
 from hawker.host.uplink import addresses_of, nameservers, own_address, records_of
+from hawker.host_ids import service_users
 from hawker.ids import MachineId, NodeId, VolumeId, is_snapshot_id
 from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageLimits, ImageSettings
@@ -47,7 +48,7 @@ from hawker.secret.ownership import NameLookup
 from hawker.secret.registry_logins import RegistryLogins
 from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
-from hawker.settings import Settings, service_users
+from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.up.wiring import NODE_FLOWS
 from hawker.value_object import ValueObject

@@ -18,7 +18,7 @@ import anyio
 import msgspec
 
 from hawker import log
-from hawker.api.listener import BehindEdge, bind_for_edge, serving
+from hawker.api.listener import BehindEdge, serving
 from hawker.cli.entry import collect_as_usual
 from hawker.clock import Clock, system_clock
 from hawker.cluster import Cluster
@@ -47,7 +47,7 @@ from hawker.store.contract import Store
 from hawker.store.sqlite import RESERVE_BYTES, SqliteStore
 from hawker.up.boot_refusal import or_refuse, wrapped_in
 from hawker.up.build import archive_of, deps_of, edge_of, image_settings, parts_of, resolver_of, traces_of
-from hawker.up.servers import Doors, Front, audit_trail, bind_public, front_alone, open_doors
+from hawker.up.servers import Doors, Front, audit_trail, bind_for_edge, bind_public, front_alone, open_doors
 from hawker.up.template import Template
 from hawker.up.wiring import catch_up_of
 from hawker.version import VERSION

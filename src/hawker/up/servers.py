@@ -3,6 +3,7 @@
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +15,7 @@ from hawker.api.contract.audit import LIST_AUDIT, AuditPage, AuditQuery
 from hawker.api.directory import Directory, Node, Peers
 from hawker.api.handlers import Handlers, answers
 from hawker.api.in_process import InProcessCaller
-from hawker.api.listener import bind, bind_for_machines
+from hawker.api.listener import WAITING, bind, bind_for_machines
 from hawker.api.on_behalf import OnBehalf
 from hawker.api.route import Call, NoParams
 from hawker.api.routes import PUBLIC_ROUTES, ROUTES
@@ -31,6 +32,7 @@ from hawker.flyfront.uiex import UiexHandlers
 from hawker.gateway.alone import NoPeers, OneNode
 from hawker.gateway.rate_limits import RateLimits
 from hawker.gateway.tokens import TokenHandlers
+from hawker.host.local_socket import listen_at
 from hawker.market.handlers import MarketHandlers
 from hawker.market.preferences import Preferences
 from hawker.observe.metrics import ApiMetrics
@@ -97,6 +99,15 @@ def open_doors(settings: Settings, place: Place, clock: Clock, given: socket.soc
         doors.close()
         raise
     return doors
+
+
+def bind_for_edge(path: Path, user: int | None) -> socket.socket:
+    """Where the edge of this host, which is `user`, brings calls to. Raises `CannotStart`."""
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        return listen_at(path, user, WAITING)
+    except OSError as error:
+        raise CannotStart(f"cannot listen at {path}: {error.strerror}") from error
 
 
 def bind_public(listen: str) -> socket.socket:

@@ -14,9 +14,8 @@ import msgspec
 from anyio.abc import ByteStream, SocketListener, TaskGroup
 
 from hawker.clock import Clock
-from hawker.config import PUBLISH, Service
+from hawker.config import PUBLISH
 from hawker.config.effective import SERVICE_CHECK
-from hawker.config.machine import Port
 from hawker.errors import HawkerError
 from hawker.feed import (
     API_APP,
@@ -43,6 +42,7 @@ from hawker.feed import (
     ToWorker,
     WakeMachine,
     WorkerInbox,
+    api_route,
     in_parts,
 )
 from hawker.host.local_socket import listen_at
@@ -52,7 +52,6 @@ from hawker.log import bind
 from hawker.logs.line import PROXY, KeptLine
 from hawker.logs.machine_logs import MachineLogs
 from hawker.machine import GONE, State
-from hawker.names import API_PORT
 from hawker.record.app import APPS, IPS, IpRecord
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget, networks_here, rests
 from hawker.route_question import RouteExplained
@@ -60,7 +59,6 @@ from hawker.secret.certificates import Certificates
 from hawker.settings import EVERY_ADDRESS
 from hawker.store.contract import Reader
 from hawker.value_object import ValueObject
-from hawker.version import VERSION
 from hawker.worker.changes import Changes
 from hawker.worker.edge_line import EdgeLine, EdgeLink, Unsaid
 from hawker.worker.operations import Operations
@@ -120,7 +118,7 @@ class EdgeDoor:
         self._logs = logs
         self._clock = clock
         self._host = host
-        self._api = _api_route(host, clock) if host.api_hostname else None
+        self._api = api_route(InstanceId(new_ulid(clock))) if host.api_hostname else None
         self._resting = 0
         self._gate: GatePlace | None = None
         self._identity: Callable[[], str] | None = None
@@ -447,26 +445,6 @@ class EdgeDoor:
     def _retell(self) -> None:
         for each in self._unsaid:
             each.retell()
-
-
-def _api_route(host: EdgeHost, clock: Clock) -> MachineRoute:
-    """The API of this daemon, as the edge leads requests to it: it stands like a machine that is never at rest."""
-    service = Service(
-        internal_port=API_PORT,
-        ports=(Port(port=80, handlers=("http",), force_https=True), Port(port=443, handlers=("tls", "http"))),
-        autostart=False,
-        autostop=False,
-    )
-    return MachineRoute(
-        id=MachineId(API_APP),
-        app=API_APP,
-        state=State.STARTED,
-        version=VERSION,
-        instance=InstanceId(new_ulid(clock)),
-        hosts=(f"./{API_SOCKET}",),
-        services=(service,),
-        autostart=False,
-    )
 
 
 def _has_route(record: MachineRecord) -> bool:

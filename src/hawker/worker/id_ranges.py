@@ -5,10 +5,11 @@ taken back with it. No two machines of a node share one, so the kernel counts ea
 import msgspec
 
 from hawker.errors import Conflict
+from hawker.host_ids import IDS_EACH, id_bounds, service_users
 from hawker.ids import MachineId
 from hawker.record.machine import BY_FIRST_ID, MachineRecord, id_key
 from hawker.runtime.driver import Features
-from hawker.settings import IDS_EACH, Settings, id_bounds, service_users
+from hawker.settings import Settings
 from hawker.store.contract import Reader
 from hawker.value_object import ValueObject
 

@@ -55,6 +55,7 @@ class ZoneBook(ValueObject, frozen=True):
     """Addresses that names of apps without addresses of their own lead to."""
     certificates: Certificates
     api_hostname: str = ""
+    """That of the node's API, which leads to `shared`; empty: it has none."""
 
     def known(self, addresses: tuple[NamedAddress, ...]) -> KnownZone:
         places = tuple(each.rpartition(":")[0].strip("[]") for each in self.listen)
