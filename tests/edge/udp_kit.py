@@ -25,7 +25,7 @@ class App(asyncio.DatagramProtocol):
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.heard: list[bytes] = []
-        self.ignores = b""
+        self.ignores: bytes | None = None
         self.transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
