@@ -11,7 +11,8 @@ import anyio
 import pytest
 
 from hawker.errors import Unavailable
-from hawker.runtime.pilot.channel import endpoint, short_path
+from hawker.host.local_socket import short_path
+from hawker.runtime.pilot.channel import endpoint
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.vmm.qemu import MONITOR
 from hawker.runtime.vmm.qmp import monitor

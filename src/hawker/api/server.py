@@ -246,8 +246,8 @@ class Server:
                 if isinstance(found, Found):
                     path = found.target.path
                     request = incoming(scope, found.params, receive, request_id, self._proxies)
-                    with self._counted(request):
-                        await self._entrance.come_in(key_of_caller(request.source))
+                    with self._counted(request.source) as key:
+                        await self._entrance.come_in(key)
                         guard = found.target.guard
                         reply.listed_errors = guard.route is not None and guard.route.listed_errors
                         grant = await self._authenticated(guard, request)
@@ -282,8 +282,8 @@ class Server:
                 raise NotFound("there is no such WebSocket")
             path = found.target.path
             request = incoming(scope, found.params, receive, request_id, self._proxies)
-            with self._counted(request), typed_errors(request_id):
-                await self._entrance.come_in(key_of_caller(request.source))
+            with self._counted(request.source) as key, typed_errors(request_id):
+                await self._entrance.come_in(key)
                 grant = await self._authenticated(found.target.guard, request)
                 audited = self._audited(found.target.guard, request, grant)
                 await self._admit(found.target.guard, request, grant, audited)
@@ -299,20 +299,20 @@ class Server:
             self._note({**scope, "method": "SOCKET"}, path, status, started, request_id)
 
     @contextmanager
-    def _counted(self, request: Incoming) -> Iterator[None]:
-        """As one of its address's calls: a proxy, or the edge, may bring any number over few connections. Raises
-        `RateLimited`."""
+    def _counted(self, source: str) -> Iterator[str]:
+        """As one of its address's calls, by the key of its share: a proxy, or the edge, may bring any number over few
+        connections. Raises `RateLimited`."""
+        key = key_of_caller(source)
         if self._calls is None:
-            yield
+            yield key
             return
-        key = key_of_caller(request.source)
         if not self._calls.fits(key):
             raise RateLimited(
                 f"too many calls from this address are under way: {CALLS.each} may be, or there is no room"
             )
         self._calls.enter(key)
         try:
-            yield
+            yield key
         finally:
             self._calls.leave(key)
 

@@ -1,6 +1,4 @@
-"""Unix sockets by which processes of one host reach each other, at paths of any length: an address of the kernel's has
-108 bytes, so one is named by way of its folder's descriptor.
-"""
+"""Unix sockets by which processes of one host reach each other, at paths of any length."""
 
 import os
 import socket
@@ -17,7 +15,7 @@ def listen_at(path: Path, user: int | None, waiting: int = 128) -> socket.socket
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        with _named(path) as name:
+        with short_path(path) as name:
             listener.bind(name)
         show_to(user, path, writable=True)
         listener.listen(waiting)
@@ -33,7 +31,7 @@ def connect_to(path: Path) -> socket.socket:
     joined = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     joined.setblocking(False)
     try:
-        with _named(path) as name:
+        with short_path(path) as name:
             joined.connect(name)
     except OSError:
         joined.close()
@@ -42,9 +40,10 @@ def connect_to(path: Path) -> socket.socket:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[str]:
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+def short_path(path: Path) -> Iterator[str]:
+    """A socket's address holds 107 bytes and a path may be longer: name it through its directory's descriptor."""
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
+        yield f"/proc/self/fd/{directory}/{path.name}"
     finally:
-        os.close(folder)
+        os.close(directory)

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from hawker.host.local_socket import short_path
 from hawker.runtime.pilot import frames, messages
-from hawker.runtime.pilot.channel import short_path
 from hawker.runtime.pilot.frames import Frame, FrameKind, FrameParser
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.serial_ports import NONCE_BYTES, begin

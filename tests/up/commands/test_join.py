@@ -44,7 +44,7 @@ def test_joining_takes_every_option_of_a_node() -> None:
 def test_wrong_setting_is_one_line(tmp_path: Path, words: tuple[str, ...], status: int, text: str) -> None:
     (tmp_path / "invite").write_text("t\n")
     done = said(tmp_path, "join", *(word.format(file=tmp_path / "invite") for word in words))
-    assert (done.returncode, done.stdout) == (status, "")
+    assert (done.returncode, done.stdout) == (status, ""), done.stderr
     assert text in done.stderr.splitlines()[0]
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hawker.errors import Unavailable
+from hawker.host.local_socket import short_path
 from hawker.runtime.driver import OutputChunk
 from hawker.runtime.pilot.connection import ByteStream, Connection
 from hawker.runtime.pilot.output import OutputReader, Segment
@@ -65,16 +66,6 @@ def pilot_files(run: RunDir) -> Iterator[tuple[int, ...]]:
         fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
         outputs = [stack.enter_context(_fresh(path)) for path in run.outputs]
         yield (listener.fileno(), journal, *outputs)
-
-
-@contextmanager
-def short_path(path: Path) -> Iterator[str]:
-    """A socket's address holds 107 bytes and a path may be longer: name it through its directory's descriptor."""
-    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{directory}/{path.name}"
-    finally:
-        os.close(directory)
 
 
 @contextmanager

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from hawker.clock import Clock
 from hawker.errors import Unavailable
+from hawker.host.local_socket import short_path
 from hawker.runtime.driver import OutputChunk
-from hawker.runtime.pilot.channel import endpoint, short_path
+from hawker.runtime.pilot.channel import endpoint
 from hawker.runtime.pilot.connection import ByteStream, Connection, OnData, OnEnd
 from hawker.runtime.pilot.journal_disk import journal_disk_file, journal_disk_output
 from hawker.runtime.pilot.orphans import holder_of
