@@ -67,13 +67,15 @@ def test_a_host_keeps_nothing_that_a_node_beside_it_had_mounted(tmp_path: Path) 
         subprocess.run(("umount", around, layer), check=True)
 
 
-def test_the_bridge_of_one_who_was_killed_is_no_hindrance(tmp_path: Path) -> None:
+def test_links_of_one_who_was_killed_are_no_hindrance(tmp_path: Path) -> None:
     with NetworkLab(tmp_path, 0) as lab:
         bridge = lab.bridge
     subprocess.run(("ip", "link", "add", bridge, "type", "bridge"), check=True)
+    subprocess.run(("ip", "link", "add", f"{bridge}-1", "type", "veth", "peer", "name", f"{bridge}p"), check=True)
     with ExitStack() as stack:
         while (lab := stack.enter_context(NetworkLab(tmp_path, 0))).bridge != bridge:
             """Another process has a lab."""
+        assert not Path("/sys/class/net", f"{bridge}-1").exists()
     assert not Path("/sys/class/net", bridge).exists()
 
 

@@ -159,9 +159,11 @@ class NetworkLab:
         return self
 
     def _clear(self) -> None:
-        """Take away the bridge of a street whose layer was killed: its number is ours now."""
-        if Path("/sys/class/net", self.bridge).exists():
-            _ip("link", "delete", self.bridge)
+        """Take away the bridge of a street whose layer was killed, and the links of hosts that a program still keeps:
+        its number is ours now."""
+        for _, name in socket.if_nameindex():
+            if name == self.bridge or name.startswith(f"{self.bridge}-"):
+                subprocess.run(("ip", "link", "delete", name), check=False, capture_output=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
