@@ -410,8 +410,6 @@ def _check_api_hostname(settings: Settings) -> None:
         return
     if not _DOMAIN.fullmatch(name):
         raise ValueError(f"api_hostname {name!r} is not a host name such as api.example.com, in lower case")
-    if settings.acme_directory is None:
-        raise ValueError("api_hostname needs acme_directory: where the certificate of the name is ordered")
     if not settings.published_at:
         raise ValueError("api_hostname needs edge_addresses: where the edge of this host takes calls")
 

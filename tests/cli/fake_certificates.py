@@ -14,6 +14,8 @@ from hawker.api.contract.certificate import (
     DnsRequirements,
     IssuedCertificate,
     Ownership,
+    PlatformCertificate,
+    PlatformCertificateList,
     ValidationError,
 )
 from hawker.api.contract.port import RouteExplanation
@@ -106,6 +108,19 @@ class FakeCertificates:
 
     async def _delete_certificate(self, call: Call[Any, Any, Any]) -> None:
         return None
+
+    async def _list_platform_certificates(self, call: Call[Any, Any, Any]) -> PlatformCertificateList:
+        wide = PlatformCertificate(
+            hostname="*.apps.example.com", status="active", source="imported", issuer="Test Root", expires_at=AT
+        )
+        missing = PlatformCertificate(hostname="api.example.com", status="missing", error="the authority is away")
+        return PlatformCertificateList(certificates=(wide, missing))
+
+    async def _import_platform_certificate(self, call: Call[Any, Any, Any]) -> PlatformCertificate:
+        return PlatformCertificate(hostname=call.body.hostname, status="active", source="imported", expires_at=AT)
+
+    async def _delete_platform_certificate(self, call: Call[Any, Any, Any]) -> PlatformCertificate:
+        return PlatformCertificate(hostname=call.params.hostname, status="missing")
 
     async def _explain_route(self, call: Call[Any, Any, Any]) -> RouteExplanation:
         return RouteExplanation(url=call.query.url, app=call.params.app_name, listeners=())

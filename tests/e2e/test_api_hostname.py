@@ -6,19 +6,25 @@ import json
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from hawker.chaos.daemon import HAWKER, Daemon
 from hawker.chaos.fleet.network_lab import NetworkLab
+from hawker.chaos.fleet.real_fleet import LabFleet
 from hawker.clock import SystemClock
+from tests.certificates import issued, root_pem
 from tests.e2e.test_walkthrough import API, Laptop, made
 from tests.edge.test_acme import pebble_program as pebble_program
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 PAUSE_S = 3.0
+TURNS_S = 25.0
+"""After so long every node of a fleet has had its turn to order the certificate."""
 URL = f"https://{API}"
 
 
@@ -37,6 +43,10 @@ class Console:
         done = self(HAWKER, *words)
         assert done.returncode == 0, done
         return done.stdout
+
+    def is_answered(self, *options: str) -> bool:
+        """By the API, which wants a token."""
+        return self.ask(f"{URL}/v1/apps?org_slug=personal", *options).startswith("401")
 
     def ask(self, url: str, *options: str) -> str:
         """The status of the answer, and where it leads; 000 where there is none."""
@@ -60,7 +70,7 @@ def test_api_is_called_through_the_edge_under_its_own_name_with_tls(
         try:
             node.start_as("up", "--acme-ca-file", str(laptop.root))
             console = Console(laptop, node.token)
-            wait_for(lambda: console.ask(f"{URL}/v1/apps?org_slug=personal").startswith("401"), 60)
+            wait_for(console.is_answered, 60)
             calls_pass(console, laptop.host.address)
             names_are_kept_apart(console, host.address)
             node.kill()
@@ -72,6 +82,50 @@ def test_api_is_called_through_the_edge_under_its_own_name_with_tls(
             assert "late" in console.say("apps", "list"), "it waited for the next daemon"
         finally:
             strays = node.withdraw()
+    assert strays == []
+
+
+@pytest.mark.long(reason="Go builds Pebble; tests/secret/test_certificate_orders.py has the turns of ten nodes")
+def test_one_node_of_a_fleet_orders_the_certificate_of_the_api_and_all_show_it(
+    pebble_program: Path, tmp_path: Path
+) -> None:
+    with NetworkLab(made(tmp_path, "street"), 3) as street:
+        laptop = Laptop(street, made(tmp_path, "laptop"))
+        flags = ("--api-hostname", API, "--acme-directory", laptop.directory_url, "--acme-ca-file", str(laptop.root))
+        fleet = LabFleet(street, made(tmp_path, "nodes"), SystemClock(), *flags, driver="container")
+        for stall in fleet.stalls:
+            stall.daemon.flags = (*stall.daemon.flags, "--edge-address", stall.host.address)
+        with laptop.authority(pebble_program), fleet:
+            console = Console(laptop, fleet.stalls[0].daemon.token)
+            for stall in fleet.stalls:
+                wait_for(partial(console.is_answered, "--resolve", f"{API}:443:{stall.host.address}"), 60)
+            Event().wait(TURNS_S)
+            rows = console.say("catalog", "query", "SELECT node, hostname FROM certificates")
+            assert rows.count(API) == 1, rows
+    assert not fleet.left, f"left on the hosts: {fleet.left}"
+
+
+def test_an_operators_own_certificate_serves_where_no_authority_is_reached(street: NetworkLab, tmp_path: Path) -> None:
+    host, laptop = street.hosts[0], Laptop(street, made(tmp_path, "laptop"))
+    Path(laptop.environment["SSL_CERT_FILE"]).write_text(root_pem())
+    for name, text in zip(("chain.pem", "key.pem"), issued(API), strict=True):
+        (tmp_path / name).write_text(text)
+    flags = ("--edge-address", host.address, "--api-hostname", API)
+    node = Daemon(made(tmp_path, "node"), SystemClock(), *flags, driver="container", before_it=host.before_it)
+    try:
+        node.start_as("up")
+        console = Console(laptop, node.token)
+        wait_for(lambda: console.ask(f"http://{API}/v1/apps").startswith("301"), 60)
+        assert console.ask(f"{URL}/v1/apps") == "000 ", "nothing is shown that nobody gave"
+        files = ("--chain", str(tmp_path / "chain.pem"), "--key", str(tmp_path / "key.pem"))
+        here = {**node.environment, "HAWKER_DATA_DIR": str(node.data_dir)}
+        typed = [*host.before_it, HAWKER, "node", "certs", "import", API, *files]
+        done = subprocess.run(typed, check=False, capture_output=True, text=True, timeout=60, env=here)
+        assert done.returncode == 0 and "imported" in done.stdout, done
+        wait_for(console.is_answered, 10)
+        assert "imported" in console.say("node", "certs", "list")
+    finally:
+        strays = node.withdraw()
     assert strays == []
 
 

@@ -11,22 +11,33 @@ from hawker.api.contract.certificate import (
     DELETE_CERTIFICATE,
     DELETE_CUSTOM_CERTIFICATE,
     DELETE_ORDERED_CERTIFICATE,
+    DELETE_PLATFORM_CERTIFICATE,
     GET_CERTIFICATE,
     IMPORT_CERTIFICATE,
+    IMPORT_PLATFORM_CERTIFICATE,
     LIST_CERTIFICATES,
+    LIST_PLATFORM_CERTIFICATES,
     ORDER_CERTIFICATE,
     CertificateParams,
     ImportCertificateRequest,
     ListCertificatesQuery,
     OrderCertificateRequest,
+    PlatformCertificate,
+    PlatformCertificateParams,
 )
+from hawker.api.handlers import Handlers
+from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call, NoQuery
 from hawker.errors import BadRequest, NotFound, NotServed, Unprocessable
-from hawker.handlers.certificates import CertificateHandlers
+from hawker.handlers.certificates import CertificateHandlers, PlatformCertificateHandlers
+from hawker.ids import AppName
+from hawker.record.app import CERTIFICATE_ORDERS, CertificateOrder
 from hawker.secret.certificate_orders import CertificateBuyer
+from hawker.secret.certificates import PLATFORM, Certificates, FarCertificate
 from hawker.secret.ownership import NameLookup
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import HOST_ADDRESSES
+from hawker.vault import Vault
 from tests.certificates import issued
 
 pytestmark = pytest.mark.anyio
@@ -226,3 +237,105 @@ async def test_a_bad_pair_is_refused_in_words(worker: SimWorker) -> None:
     body = ImportCertificateRequest(hostname=NAME, fullchain=issued(NAME)[0], private_key=issued(NAME)[1])
     with pytest.raises(Unprocessable, match="private_key"):
         await worker.api.call(IMPORT_CERTIFICATE, params=HERE, body=body)
+
+
+WIDE, API = "*.apps.example.com", "api.example.com"
+
+
+class Operator:
+    """Of a node with these names of its own."""
+
+    def __init__(self, worker: SimWorker, domain: str | None = "apps.example.com", api: str | None = API) -> None:
+        clock, handlers = worker.parts.deps.clock, Handlers()
+        self.certificates = Certificates(worker.store, Vault(b"x" * 32, clock), clock, domain, api)
+        PlatformCertificateHandlers(clock, self.certificates).bind(handlers)
+        self._caller = InProcessCaller(handlers, clock, "operator")
+
+    async def list(self) -> dict[str, PlatformCertificate]:
+        answer = await self._caller.call(LIST_PLATFORM_CERTIFICATES)
+        return {each.hostname: each for each in answer.certificates}
+
+    async def put(self, name: str, *, certified: str | None = None) -> PlatformCertificate:
+        chain, key = issued(certified or name)
+        body = ImportCertificateRequest(hostname=name, fullchain=chain, private_key=key)
+        return await self._caller.call(IMPORT_PLATFORM_CERTIFICATE, body=body)
+
+    async def delete(self, name: str) -> PlatformCertificate:
+        params = PlatformCertificateParams(hostname=name)
+        return await self._caller.call(DELETE_PLATFORM_CERTIFICATE, params=params)
+
+
+async def test_an_operator_imports_certificates_of_the_platforms_own_names_and_takes_them_back(
+    worker: SimWorker,
+) -> None:
+    operator = Operator(worker)
+    assert {name: each.status for name, each in (await operator.list()).items()} == {WIDE: "missing", API: "missing"}
+    made = await operator.put(API.upper())
+    assert (made.hostname, made.status, made.source, made.issuer) == (API, "active", "imported", "Test Root")
+    assert (await operator.list())[API] == made and b"PRIVATE" not in msgspec.json.encode(made)
+    assert operator.certificates.find(PLATFORM, API) is not None
+    assert (await operator.delete(API)).status == "missing"
+    with pytest.raises(NotFound, match="`hawker node certs list`"):
+        await operator.delete(API)
+
+
+async def test_a_wildcard_covers_the_name_of_the_api(worker: SimWorker) -> None:
+    operator = Operator(worker, "example.com")
+    await operator.put("*.example.com")
+    assert (await operator.list())[API].status == "covered"
+
+
+@pytest.mark.parametrize(
+    ("domain", "api", "name", "said"),
+    [
+        ("apps.example.com", API, "shop.example.com", rf"none of this node's own names, which are \{WIDE} and {API}"),
+        ("apps.example.com", None, API, "none of this node's own names"),
+        (None, None, API, "it has none: see --domain, --api-hostname"),
+    ],
+)
+async def test_a_name_that_is_not_the_platforms_own_is_refused(
+    worker: SimWorker, domain: str | None, api: str | None, name: str, said: str
+) -> None:
+    with pytest.raises(Unprocessable, match=said):
+        await Operator(worker, domain, api).put(name)
+
+
+async def test_a_platforms_name_gets_no_certificate_of_another_one(worker: SimWorker) -> None:
+    with pytest.raises(Unprocessable, match="fullchain"):
+        await Operator(worker).put(API, certified="shop.example.com")
+
+
+async def test_a_certificate_of_another_node_is_listed_and_removed_there(worker: SimWorker) -> None:
+    operator = Operator(worker)
+    now = worker.parts.deps.clock.now()
+    operator.certificates.tell_far([FarCertificate(API, PLATFORM, b"", now, now, now + 60.0)])
+    there = (await operator.list())[API]
+    assert (there.status, there.source, there.issuer) == ("active", "elsewhere", "")
+    with pytest.raises(NotFound, match="another node has one"):
+        await operator.delete(API)
+    operator.certificates.tell_far([FarCertificate(API, PLATFORM, b"", now, now, now - 60.0)])
+    assert (await operator.list())[API].status == "expired"
+    operator.certificates.tell_far([FarCertificate(API, AppName(APP), b"", now, now, now + 60.0)])
+    assert (await operator.list())[API].status == "missing", "an app's is shown for no name of the platform"
+
+
+async def test_why_a_name_of_the_platform_has_no_certificate_is_listed_and_found(worker: SimWorker) -> None:
+    operator = Operator(worker)
+    ((name, why),) = operator.certificates.ending()
+    assert name == API and "`hawker node certs import`" in why
+    order = CertificateOrder(hostname=API, app=PLATFORM, created_at=0.0, reason="the authority is away")
+    await worker.store.write(lambda tx: tx.put(CERTIFICATE_ORDERS, API, order))
+    assert list(operator.certificates.ending()) == [(API, "there is none: the authority is away")]
+    assert (await operator.list())[API].error == "the authority is away"
+    await operator.put(API)
+    assert list(operator.certificates.ending()) == []
+
+
+async def test_a_certificate_that_was_ordered_is_not_removed_as_an_imported_one(worker: SimWorker) -> None:
+    operator = Operator(worker)
+    order = CertificateOrder(hostname=API, app=PLATFORM, created_at=0.0)
+    await worker.store.write(lambda tx: tx.put(CERTIFICATE_ORDERS, API, order))
+    await operator.certificates.put(PLATFORM, API, *issued(API), ordered=True)
+    assert (await operator.list())[API].source == "ordered"
+    with pytest.raises(NotFound, match="no certificate was imported here"):
+        await operator.delete(API)

@@ -12,7 +12,7 @@ import pytest
 from hawker.api.contract.app import CREATE_APP, DELETE_APP, AppParams, CreateAppRequest
 from hawker.errors import NotFound, NotServed, Unprocessable
 from hawker.feed import HTTP_01, ShownChallenge
-from hawker.ids import AppName
+from hawker.ids import AppName, NodeId
 from hawker.record.app import CERTIFICATE_ORDERS, CERTIFICATES, CertificateOrder, CertificateRecord
 from hawker.secret.acme_order import AcmeOrder, Issued
 from hawker.secret.certificate_orders import (
@@ -21,9 +21,10 @@ from hawker.secret.certificate_orders import (
     TRIES,
     CertificateBuyer,
     CertificateOrders,
+    PlatformTurns,
     is_due,
 )
-from hawker.secret.certificates import PLATFORM
+from hawker.secret.certificates import PLATFORM, FarCertificate
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.store.contract import Observable, Tx
 from tests.certificates import issued
@@ -140,6 +141,107 @@ def test_when_an_order_is_due() -> None:
     once, often = (msgspec.structs.replace(order, failures=n, failed_at=1000.0) for n in (1, 1000))
     assert not is_due(once, None, 1239.0) and is_due(once, None, 1240.0)
     assert not is_due(often, None, DAY) and is_due(often, None, 1000.0 + DAY), "a day at most"
+
+
+OWN = "api.example.com"
+
+
+class PlayedKeepers:
+    """Of a fleet of so many nodes."""
+
+    def __init__(self, nodes: int) -> None:
+        self._nodes = tuple(NodeId(f"node{number}") for number in range(nodes))
+
+    def keepers(self, hostname: str) -> tuple[NodeId, ...]:
+        return self._nodes[:3]
+
+    async def keep(self, hostname: str, app: AppName, org: str) -> None:
+        raise AssertionError("nobody claims what is the platform's own")
+
+    async def release(self, hostname: str, app: AppName) -> None:
+        raise AssertionError("nobody claims what is the platform's own")
+
+
+class PlatformFleet:
+    """Ten nodes that know the same. Each has the order of the platform's own."""
+
+    def __init__(self, worker: SimWorker) -> None:
+        self.certificates, self.clock = worker.parts.deps.certificates, worker.parts.deps.clock
+        self.certificates.meet(PlayedKeepers(10))
+        self.order = CertificateOrder(hostname=OWN, app=PLATFORM, created_at=0.0)
+        self.turns = [PlatformTurns(self.certificates, self.clock, NodeId(f"node{each}")) for each in range(10)]
+
+    @property
+    def ordering(self) -> int:
+        """How many of them would order it now."""
+        return sum(each.is_mine(self.order) for each in self.turns)
+
+    async def first(self, within_s: float) -> int:
+        """How many are the first to order it."""
+        for _ in range(round(within_s / 0.1)):
+            if ordering := self.ordering:
+                return ordering
+            await self.clock.sleep(0.1)
+        return 0
+
+    def tell(self, left_s: float, app: str = PLATFORM) -> None:
+        """Another node has a certificate of 90 days, of which so much is left."""
+        ends = self.clock.now() + left_s
+        self.certificates.tell_far([FarCertificate(OWN, AppName(app), b"", 0.0, ends - 90 * DAY, ends)])
+
+
+async def test_one_node_of_a_fleet_orders_a_certificate_of_the_platforms_own(worker: SimWorker) -> None:
+    fleet = PlatformFleet(worker)
+    assert fleet.ordering == 0, "it is not known yet what others have"
+    assert await fleet.first(23.5) == 1
+    shown = ShownChallenge(hostname=OWN, token="t", answer="a", app=PLATFORM, kind=HTTP_01)
+    fleet.certificates.tell_far_challenges([shown])
+    assert await fleet.first(60.0) == 0, "one is about it"
+    fleet.certificates.tell_far_challenges([])
+    fleet.tell(90 * DAY)
+    assert await fleet.first(60.0) == 0, "one has it"
+    fleet.certificates.tell_far([])
+    assert await fleet.first(23.5) == 1
+
+
+async def test_nodes_take_over_what_another_one_does_not_renew_each_at_its_own_moment(worker: SimWorker) -> None:
+    fleet, ordering = PlatformFleet(worker), list[int]()
+    for left in range(30, 6, -1):
+        fleet.tell(left * DAY)
+        ordering.append(fleet.ordering)
+    assert ordering[:16] == [0] * 16, "the first half of the time to renew is its own"
+    assert ordering[-1] == 10 and len(set(ordering)) >= 5, ordering
+    fleet.tell(90 * DAY, app=APP)
+    assert fleet.ordering == 0 and await fleet.first(23.5) == 1, "another app's is nothing to rely on"
+
+
+async def test_a_node_renews_its_own_certificate_of_the_platforms_unless_another_ones_lasts_longer(
+    worker: SimWorker,
+) -> None:
+    fleet = PlatformFleet(worker)
+    record = await fleet.certificates.put(PLATFORM, OWN, *issued(OWN))
+    assert fleet.ordering == 10, "this is about when, and the order about whether"
+    fleet.tell(record.not_after - fleet.clock.now() + DAY)
+    assert fleet.ordering == 0
+
+
+async def test_a_fleet_of_one_waits_for_nobody_else(worker: SimWorker) -> None:
+    fleet = PlatformFleet(worker)
+    fleet.certificates.meet(PlayedKeepers(1))
+    assert await fleet.first(3.5) == 10, "only until it would have heard of others"
+
+
+async def test_a_buyer_in_a_fleet_leaves_alone_only_what_is_the_platforms_own(
+    worker: SimWorker, orders: CertificateOrders
+) -> None:
+    fleet, deps = PlatformFleet(worker), worker.parts.deps
+    buyer = CertificateBuyer(worker.store, deps.certificates, deps.settings, deps.clock, turns=fleet.turns[0])
+    await worker.store.write(lambda tx: tx.put(CERTIFICATE_ORDERS, OWN, fleet.order))
+    assert buyer.next() is None
+    await orders.put(APP, HOST)
+    assert (found := buyer.next()) is not None and found.hostname == HOST
+    await deps.clock.sleep(23.5)
+    assert OWN in {order.hostname for order in (buyer.next(), buyer.next()) if order is not None}
 
 
 async def test_apps_take_turns_and_each_has_so_many_tries(worker: SimWorker, orders: CertificateOrders) -> None:
@@ -265,3 +367,6 @@ async def test_a_certificate_that_ends_soon_is_told_with_what_keeps_it_from_bein
         (HOST, "13.0 days are left: no such name"),
         ("*.example.net", "there is none: refused"),
     ]
+    far = FarCertificate(HOST, AppName(APP), b"", record.created_at, clock.now(), clock.now() + 90 * DAY)
+    certificates.tell_far([far, msgspec.structs.replace(far, hostname="*.example.net", app=PLATFORM)])
+    assert list(certificates.ending()) == [], "edges show what another node has"

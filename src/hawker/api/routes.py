@@ -9,7 +9,7 @@ from hawker.api.contract.app_file import APP_FILE_PEER_ROUTES, APP_FILE_ROUTES
 from hawker.api.contract.app_log import APP_LOG_PEER_ROUTES, APP_LOG_ROUTES
 from hawker.api.contract.audit import AUDIT_PEER_ROUTES, AUDIT_ROUTES
 from hawker.api.contract.catalog import CATALOG_ROUTES
-from hawker.api.contract.certificate import CERTIFICATE_ROUTES
+from hawker.api.contract.certificate import CERTIFICATE_ROUTES, PLATFORM_CERTIFICATE_ROUTES
 from hawker.api.contract.cluster import (
     ADMIT_HOST,
     CLUSTER_PEER_ROUTES,
@@ -77,6 +77,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *NODE_ROUTES,
     *CLUSTER_ROUTES,
     *QUOTA_ROUTES,
+    *PLATFORM_CERTIFICATE_ROUTES,
     *AUDIT_ROUTES,
     *PLACEMENT_ROUTES,
     *MARKET_ROUTES,

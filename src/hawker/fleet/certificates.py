@@ -135,8 +135,7 @@ class FleetCertificates:
                 continue
             pair = await self._fetch(*at)
             if pair is not None:
-                since = float(created_at) if isinstance(created_at, int | float) else 0.0
-                found = self._own.far(at[1], AppName(str(app)), pair, since)
+                found = self._own.far(at[1], AppName(str(app)), pair, _seconds(created_at), _seconds(updated_at))
                 known[at] = (updated_at, found)
         if known != self._read:
             self._read = known
@@ -167,3 +166,7 @@ class FleetCertificates:
 
     async def _query(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]:
         return (await self._catalog.query(Statement(query=query, params=params), timeout_s=_QUERY_S)).rows
+
+
+def _seconds(told: Value) -> float:
+    return float(told) if isinstance(told, int | float) else 0.0

@@ -8,7 +8,7 @@ from hawker.catalog.contract import Catalog
 from hawker.deferred import deferred
 from hawker.handlers.apps import AppFileHandlers, AppHandlers, IpHandlers
 from hawker.handlers.catalog import CatalogHandlers
-from hawker.handlers.certificates import CertificateHandlers
+from hawker.handlers.certificates import CertificateHandlers, PlatformCertificateHandlers
 from hawker.handlers.images import ImageHandlers, RegistryHandlers
 from hawker.handlers.inside import InsideHandlers
 from hawker.handlers.logs import AppLogHandlers, AuditHandlers
@@ -185,4 +185,5 @@ def _bind_node(worker: AssembledWorker, side: FleetSide, handlers: Handlers) -> 
     doctor.bind(handlers)
     CatalogHandlers(side.catalog).bind(handlers)
     QuotaHandlers(deps.store, worker.quotas).bind(handlers)
+    PlatformCertificateHandlers(deps.clock, deps.certificates).bind(handlers)
     handlers.add(AuditHandlers(Place(deps.settings.data_dir).audit))

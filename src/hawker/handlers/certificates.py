@@ -1,4 +1,4 @@
-"""Answers about the certificates of apps' host names."""
+"""Answers about the certificates of apps' host names, and about the platform's own."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -6,6 +6,8 @@ from datetime import datetime
 from functools import cached_property
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import instant
@@ -15,9 +17,12 @@ from hawker.api.contract.certificate import (
     DELETE_CERTIFICATE,
     DELETE_CUSTOM_CERTIFICATE,
     DELETE_ORDERED_CERTIFICATE,
+    DELETE_PLATFORM_CERTIFICATE,
     GET_CERTIFICATE,
     IMPORT_CERTIFICATE,
+    IMPORT_PLATFORM_CERTIFICATE,
     LIST_CERTIFICATES,
+    LIST_PLATFORM_CERTIFICATES,
     MOST_IN_PAGE,
     ORDER_CERTIFICATE,
     AcmeChallenge,
@@ -34,17 +39,20 @@ from hawker.api.contract.certificate import (
     ListCertificatesQuery,
     OrderCertificateRequest,
     Ownership,
+    PlatformCertificate,
+    PlatformCertificateList,
+    PlatformCertificateParams,
     ValidationError,
 )
 from hawker.api.handlers import Handlers
 from hawker.api.paging import page_of
-from hawker.api.route import Call, NoQuery
+from hawker.api.route import Call, NoParams, NoQuery
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import NotFound, Unprocessable
 from hawker.feed import DNS_01, HTTP_01, TLS_ALPN_01
 from hawker.record.app import AppRecord, CertificateOrder, CertificateRecord
-from hawker.secret.certificates import Certificates, is_below, proof_name
+from hawker.secret.certificates import PLATFORM, Certificates, FarCertificate, is_below, proof_name
 from hawker.secret.ownership import NameLookup, OwnershipProof, check_ownership, says_so
 from hawker.settings import Settings
 from hawker.store.contract import Store
@@ -295,6 +303,55 @@ class CertificateHandlers:
             cname=f"{app.name}.{self._settings.domain}" if self._settings.domain is not None else "",
             ownership=Ownership(name=proof.text_name, app_value=proof.app_value, org_value=proof.org_value),
         )
+
+
+class PlatformCertificateHandlers:
+    def __init__(self, clock: Clock, certificates: Certificates) -> None:
+        self._clock = clock
+        self._certificates = certificates
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(LIST_PLATFORM_CERTIFICATES, self.list)
+        handlers.on(IMPORT_PLATFORM_CERTIFICATE, self.put)
+        handlers.on(DELETE_PLATFORM_CERTIFICATE, self.delete)
+
+    async def list(self, call: Call[NoParams, NoQuery, None]) -> PlatformCertificateList:
+        return PlatformCertificateList(certificates=tuple(map(self._info, self._certificates.platform_hostnames)))
+
+    async def put(self, call: Call[NoParams, NoQuery, ImportCertificateRequest]) -> PlatformCertificate:
+        hostname, names = certificate_chain.hostname_of(call.body.hostname), self._certificates.platform_hostnames
+        if hostname not in names:
+            own = f"which are {' and '.join(names)}" if names else "of which it has none: see --domain, --api-hostname"
+            raise Unprocessable(f"hostname: {hostname} is none of this node's own names, {own}")
+        await self._certificates.put(PLATFORM, hostname, call.body.fullchain, call.body.private_key)
+        return self._info(hostname)
+
+    async def delete(self, call: Call[PlatformCertificateParams, NoQuery, None]) -> PlatformCertificate:
+        hostname = certificate_chain.hostname_of(call.params.hostname)
+        record = self._certificates.find(PLATFORM, hostname)
+        if record is None or record.ordered:
+            elsewhere = isinstance(self._certificates.shown(hostname), FarCertificate)
+            where = "another node has one: ask that" if elsewhere else "see `hawker node certs list`"
+            raise NotFound(f"no certificate was imported here for {hostname!r:.300}; {where}")
+        await self._certificates.delete(PLATFORM, hostname)
+        return self._info(hostname)
+
+    def _info(self, hostname: str) -> PlatformCertificate:
+        shown, error = self._certificates.shown(hostname), self._certificates.refusal(hostname)
+        if shown is None or shown.app != PLATFORM:
+            status = "covered" if self._certificates.covers(hostname) else "missing"
+            return PlatformCertificate(hostname=hostname, status=status, error=error)
+        info = PlatformCertificate(
+            hostname=hostname,
+            status=_ACTIVE if self._clock.now() < shown.not_after else "expired",
+            source="elsewhere",
+            expires_at=instant(shown.not_after),
+            error=error,
+        )
+        if isinstance(shown, FarCertificate):
+            return info
+        source = "ordered" if shown.ordered else "imported"
+        return msgspec.structs.replace(info, source=source, issuer=shown.authority)
 
 
 class _Check(ValueObject, frozen=True):

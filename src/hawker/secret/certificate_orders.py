@@ -3,6 +3,7 @@ them. Orders are in the store, so a daemon that comes back goes on with them.
 """
 
 from collections.abc import Callable
+from hashlib import blake2b
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,10 @@ from hawker.errors import HawkerError, NotFound, NotServed, Unavailable, Unproce
 from hawker.fair.table import CERTIFICATES as CERTIFICATES_SHARE
 from hawker.fair.threads import Pool, in_thread
 from hawker.feed import DNS_01, HTTP_01, TLS_ALPN_01, ShownChallenge
-from hawker.ids import AppName
+from hawker.ids import AppName, NodeId
 from hawker.log import bind
 from hawker.record.app import APPS, CERTIFICATE_ORDERS, CERTIFICATES, CertificateOrder, CertificateRecord
-from hawker.secret.certificates import PLATFORM, Certificates, check_room, check_share
+from hawker.secret.certificates import PLATFORM, Certificates, FarCertificate, check_room, check_share
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store, Tx
 from hawker.token_bucket import Allowance, TokenBuckets
@@ -43,6 +44,9 @@ RENEWAL_S = 6 * 3600.0
 TRIES = Allowance(30 / 3600, 30)
 """Of one app, a second: all apps share the node's account, and public authorities bear 300 orders of one in three
 hours."""
+_HEARD_S, _TURNS_S = 3.0, 20.0
+"""So long a node of a fleet leaves a certificate of the platform's own that nobody has to the others: until it has
+heard what they have, and a part of the second time that is its own."""
 _log = bind("hawker.certificates")
 
 
@@ -128,18 +132,55 @@ class CertificateOrders:
         return await self._store.write(apply)
 
 
+class PlatformTurns:
+    """When a node of a fleet orders a certificate of the platform's own. All have its order and show what one of them
+    has, and public authorities issue five equal certificates a week, so one node orders it and renews it; the others
+    do where that one did not in the first half of its time for it, each at a moment of its own."""
+
+    def __init__(self, certificates: Certificates, clock: Clock, me: NodeId) -> None:
+        self._certificates = certificates
+        self._clock = clock
+        self._part = int.from_bytes(blake2b(me.encode(), digest_size=4).digest()) / 2**32
+        self._missed_at: dict[str, float] = {}
+
+    def is_mine(self, order: CertificateOrder) -> bool:
+        """Whether what is due by this node's own certificates is ordered here and now."""
+        latest = self._certificates.shown(order.hostname)
+        if latest is None or latest.app != order.app:
+            now = self._clock.monotonic()
+            return now >= self._missed_at.setdefault(order.hostname, now) + self._wait_s(order.hostname)
+        self._missed_at.pop(order.hostname, None)
+        if not isinstance(latest, FarCertificate):
+            return True
+        life_s = latest.not_after - latest.updated_at
+        return self._clock.now() >= latest.not_after - life_s / 6 * (1 - self._part / 2)
+
+    def _wait_s(self, hostname: str) -> float:
+        """As long again as an order takes at most where another node is about it."""
+        has_others = len(self._certificates.keepers(hostname)) > 1
+        is_begun = any(each.hostname == hostname for each in self._certificates.shown_challenges)
+        return _HEARD_S + has_others * self._part * _TURNS_S + is_begun * _DONE_S
+
+
 class CertificateBuyer:
     """Orders what is due, one after the other. Apps take turns, and each has so many tries an hour: an app with
-    hundreds of names puts those of another one off by a single try."""
+    hundreds of names puts those of another one off by a single try. A node that is alone has no `turns`."""
 
     def __init__(
-        self, store: Store, certificates: Certificates, settings: Settings, clock: Clock, spread_s: float = SPREAD_S
+        self,
+        store: Store,
+        certificates: Certificates,
+        settings: Settings,
+        clock: Clock,
+        spread_s: float = SPREAD_S,
+        turns: PlatformTurns | None = None,
     ) -> None:
         self._store = store
         self._certificates = certificates
         self._settings = settings
         self._clock = clock
         self._spread_s = spread_s
+        self._turns = turns
         self._tries = TokenBuckets(TRIES)
         self._turn: dict[AppName, float] = {}  # when each app had its last
         self._renewal_asked: dict[str, float] = {}
@@ -188,7 +229,7 @@ class CertificateBuyer:
     def next(self) -> CertificateOrder | None:
         """Which order is tried now: of the app whose turn was longest ago the one that failed least."""
         now = self._clock.monotonic()
-        due = _all_due(self._store, self._clock.now())
+        due = [order for order in _all_due(self._store, self._clock.now()) if self._is_mine(order)]
         self._turn = {app: at for app, at in self._turn.items() if any(order.app == app for order in due)}
         due.sort(key=lambda order: self._turn.get(order.app, float("-inf")))
         for app in dict.fromkeys(order.app for order in due):
@@ -196,6 +237,9 @@ class CertificateBuyer:
                 self._turn[app] = now
                 return next(order for order in due if order.app == app)
         return None
+
+    def _is_mine(self, order: CertificateOrder) -> bool:
+        return order.app != PLATFORM or self._turns is None or self._turns.is_mine(order)
 
     async def _try(self, directory: str, order: CertificateOrder) -> None:
         try:

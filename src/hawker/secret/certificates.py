@@ -52,9 +52,11 @@ class FarCertificate(ValueObject, frozen=True):
     sealed: bytes
     """Chain and private key."""
     created_at: float
-    """Unix seconds; of two for one host name the later one counts."""
+    """Unix seconds: since when its node has one for the name. Of two apps' the name is the earlier one's."""
+    updated_at: float
+    """Unix seconds: since when its node has this one."""
     not_after: float
-    """Unix seconds: until when it is valid."""
+    """Unix seconds: until when it is valid. Of several of one app the later one is shown."""
 
 
 class HostnameKeepers(Protocol):
@@ -93,9 +95,19 @@ class Certificates:
         self._changing = KeyedLocks[str]()  # by host name
         self._affirmed: dict[str, tuple[NodeId, ...]] = {}  # who keeps each of the host names that apps have here
 
+    @property
+    def platform_hostnames(self) -> tuple[str, ...]:
+        """The platform's own: one for all apps' names below its domain, and that of its API."""
+        wide = () if self.domain is None else (f"*.{self.domain}",)
+        return wide if self._api_hostname is None else (*wide, self._api_hostname)
+
     def meet(self, keepers: HostnameKeepers) -> None:
         """From now on other nodes keep whose a host name is, too."""
         self._keepers = keepers
+
+    def keepers(self, hostname: str) -> tuple[NodeId, ...]:
+        """The nodes that keep whose it is; none where this node is alone."""
+        return () if self._keepers is None else self._keepers.keepers(hostname)
 
     def app_of(self, hostname: str) -> AppName | None:
         """Whose it is, as far as this node knows without asking."""
@@ -182,10 +194,17 @@ class Certificates:
             there.setdefault(hostname, []).extend(far)
         return {hostname: _shown(found) for hostname, found in there.items()}
 
-    def far(self, hostname: str, app: AppName, pair: bytes, created_at: float) -> FarCertificate:
+    def shown(self, hostname: str) -> CertificateRecord | FarCertificate | None:
+        """What edges show for a client that names it, if there is one for just this name."""
+        own = self._store.get(CERTIFICATES, hostname)
+        there = (*(() if own is None else (own,)), *self._far.get(hostname, ()))
+        return _shown(there) if there else None
+
+    def far(self, hostname: str, app: AppName, pair: bytes, created_at: float, updated_at: float) -> FarCertificate:
         """`pair` is what `opened` gave at its own node."""
         not_after = certificate_chain.expires_at(msgspec.msgpack.decode(pair, type=certificate_chain.KeyPair))
-        return FarCertificate(hostname, app, self._vault.seal(owner_of(hostname), pair), created_at, not_after)
+        sealed = self._vault.seal(owner_of(hostname), pair)
+        return FarCertificate(hostname, app, sealed, created_at, updated_at, not_after)
 
     def tell_far(self, found: Iterable[FarCertificate]) -> None:
         """All of other nodes, as they are now."""
@@ -208,9 +227,12 @@ class Certificates:
 
     def ending(self) -> Iterator[tuple[str, str]]:
         """Host names whose certificate ends in two weeks, or in the last quarter of a shorter life, with what keeps it
-        from being renewed; and the platform's own where none can be had or ordered."""
+        from being renewed; and the platform's own where none can be had or ordered. Nothing is said of one in whose
+        place another node's is shown."""
         now, orders = self._clock.now(), {order.hostname: order for _, order in self._store.scan(CERTIFICATE_ORDERS)}
         for record in self.all():
+            if self.shown(record.hostname) != record:
+                continue
             soon_s = min(SOON_S, (record.not_after - record.updated_at) / 4) if record.ordered else SOON_S
             if now >= record.not_after - soon_s:
                 order = orders.get(record.hostname)
@@ -218,10 +240,24 @@ class Certificates:
                 left = (record.not_after - now) / 86_400
                 yield record.hostname, f"{f'{left:.1f} days are left' if left > 0 else 'it has expired'}{why}"
         for order in orders.values():
-            if order.app == PLATFORM and order.reason and self._store.get(CERTIFICATES, order.hostname) is None:
+            if order.app == PLATFORM and order.reason and self.shown(order.hostname) is None:
                 yield order.hostname, f"there is none: {order.reason}"
         for hostname, why in self.refused_orders.items():
             yield hostname, f"it cannot be ordered: {why}"
+        name = self._api_hostname
+        if name is not None and not self.covers(name) and orders.keys().isdisjoint((name, wildcard_of(name))):
+            yield name, "there is none: import one with `hawker node certs import`, or order it (--acme-directory)"
+
+    def covers(self, hostname: str) -> bool:
+        """Whether edges have the platform's own certificate for it, or one for its wildcard."""
+        found = map(self.shown, (hostname, wildcard_of(hostname)))
+        return any(each is not None and each.app == PLATFORM for each in found)
+
+    def refusal(self, hostname: str) -> str:
+        """Why one of the platform's own could not be ordered, as far as that was tried."""
+        order = self._store.get(CERTIFICATE_ORDERS, hostname)
+        reason = order.reason if order is not None and order.app == PLATFORM else ""
+        return self.refused_orders.get(hostname, reason)
 
     def get(self, app: str, text: str) -> CertificateRecord:
         return _found(self._store, app, certificate_chain.hostname_of(text))
@@ -344,6 +380,10 @@ def _shown(found: Sequence[CertificateRecord | FarCertificate]) -> CertificateRe
 def open_pair(vault: Vault, hostname: str, sealed: bytes) -> "KeyPair":
     """`vault` has the key of `PURPOSE`. Raises `Fault`."""
     return msgspec.msgpack.decode(vault.open(owner_of(hostname), sealed), type=certificate_chain.KeyPair)
+
+
+def wildcard_of(hostname: str) -> str:
+    return f"*.{hostname.partition('.')[2]}"
 
 
 def is_below(hostname: str, domain: str) -> bool:

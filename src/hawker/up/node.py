@@ -271,7 +271,8 @@ class StopSignal:
 def _buyer_of(store: SqliteStore, parts: AssembledWorker, *, in_fleet: bool) -> "certificate_orders.CertificateBuyer":
     deps = parts.deps
     spread_s = certificate_orders.spread_of(deps.settings, in_fleet=in_fleet)
-    buyer = certificate_orders.CertificateBuyer(store, deps.certificates, deps.settings, deps.clock, spread_s)
+    turns = certificate_orders.PlatformTurns(deps.certificates, deps.clock, parts.node.id) if in_fleet else None
+    buyer = certificate_orders.CertificateBuyer(store, deps.certificates, deps.settings, deps.clock, spread_s, turns)
     store.listen(buyer.note)
     return buyer
 

@@ -8,8 +8,8 @@ import msgspec
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import Answer, Request
-from hawker.api.route import Tag, Unary
-from hawker.errors import BadRequest, NotFound, NotServed, Unavailable
+from hawker.api.route import NoParams, Tag, Unary
+from hawker.errors import BadRequest, NotFound, NotServed, Unavailable, Unprocessable
 from hawker.permission import Action
 
 CERTIFICATES_IN_PAGE, MOST_IN_PAGE = 25, 500
@@ -309,3 +309,72 @@ CERTIFICATE_ROUTES = (
     DELETE_CUSTOM_CERTIFICATE,
     DELETE_ORDERED_CERTIFICATE,
 )
+
+
+class PlatformCertificate(Answer, frozen=True, kw_only=True):
+    """What edges show for one of the platform's own names."""
+
+    hostname: str
+    """In lower case and A-labels: `*.` and the platform's domain, or the name of its API."""
+    status: str
+    """`active`, `expired`, `missing`, or `covered` where that of a wildcard is shown."""
+    source: str = ""
+    """`imported` or `ordered` at the node that answers, `elsewhere` at another one; empty where there is none."""
+    issuer: str = ""
+    """The name of who issued it, as the certificate has it; empty for one of another node."""
+    expires_at: datetime | None = None
+    error: str = ""
+    """Why the node could not order one."""
+
+
+class PlatformCertificateList(Answer, frozen=True, kw_only=True):
+    certificates: tuple[PlatformCertificate, ...]
+
+
+class PlatformCertificateParams(msgspec.Struct, frozen=True, kw_only=True):
+    hostname: str
+    """One of the platform's own names."""
+
+
+# Calls about the platform's own certificates. For operators: not part of the Machines API.
+
+_PLATFORM = "/hawker/v1/certificates"
+
+LIST_PLATFORM_CERTIFICATES = Unary(
+    name="list_platform_certificates",
+    method="GET",
+    path=_PLATFORM,
+    params=NoParams,
+    response=PlatformCertificateList,
+    tag=Tag.NODE,
+    summary="List the platform's own names, and what edges show for them",
+)
+
+IMPORT_PLATFORM_CERTIFICATE = Unary(
+    name="import_platform_certificate",
+    method="POST",
+    path=_PLATFORM,
+    params=NoParams,
+    body=ImportCertificateRequest,
+    response=PlatformCertificate,
+    tag=Tag.NODE,
+    summary="Import a certificate for one of the platform's own names, in place of the one before",
+    status=201,
+    errors=(Unprocessable,),
+    action=Action.ALL,
+    body_bytes=_BODY_BYTES,
+)
+
+DELETE_PLATFORM_CERTIFICATE = Unary(
+    name="delete_platform_certificate",
+    method="DELETE",
+    path=f"{_PLATFORM}/{{hostname}}",
+    params=PlatformCertificateParams,
+    response=PlatformCertificate,
+    tag=Tag.NODE,
+    summary="Remove the certificate that was imported for one of the platform's own names",
+    errors=(NotFound,),
+    action=Action.ALL,
+)
+
+PLATFORM_CERTIFICATE_ROUTES = (LIST_PLATFORM_CERTIFICATES, IMPORT_PLATFORM_CERTIFICATE, DELETE_PLATFORM_CERTIFICATE)

@@ -27,6 +27,12 @@ from hawker.cli.output import Form, local, output_option, show, show_change, tab
 
 _MOST_BYTES = 64 * 1024
 _hostname = click.argument("hostname")
+chain_option = click.option(
+    "--chain", required=True, metavar="FILE", help="PEM: the host's certificate, then who issued it."
+)
+key_option = click.option(
+    "--key", required=True, metavar="FILE", help="PEM: its private key, without a passphrase; - for stdin."
+)
 
 
 @click.group("certs", no_args_is_help=True)
@@ -67,8 +73,8 @@ def certificates_table(answer: CertificateList) -> str:
 @command.command("import")
 @one_app_option
 @_hostname
-@click.option("--chain", required=True, metavar="FILE", help="PEM: the host's certificate, then who issued it.")
-@click.option("--key", required=True, metavar="FILE", help="PEM: its private key, without a passphrase; - for stdin.")
+@chain_option
+@key_option
 @output_option
 @click.pass_context
 def import_certificate(ctx: click.Context, app: str, hostname: str, chain: str, key: str, form: Form) -> None:
@@ -77,7 +83,7 @@ def import_certificate(ctx: click.Context, app: str, hostname: str, chain: str, 
     The name may be `*.example.com`. The certificate takes the place of the one before. Clients see it at once, at each
     port of the app on its node whose handlers include tls.
     """
-    body = ImportCertificateRequest(hostname=hostname, fullchain=_read(chain), private_key=_read(key))
+    body = ImportCertificateRequest(hostname=hostname, fullchain=read_pem(chain), private_key=read_pem(key))
     show(
         talk(ctx, lambda caller: caller.call(IMPORT_CERTIFICATE, params=AppParams(app_name=app), body=body)),
         form,
@@ -162,7 +168,7 @@ def _lines(answer: CertificateDetail) -> Iterator[tuple[str, str]]:
         yield "wrong", f"{error.message}: {error.remediation}"
 
 
-def _read(file: str) -> str:
+def read_pem(file: str) -> str:
     """A file of PEM, or standard input for `-`. Raises `UsageError`."""
     try:
         text = sys.stdin.read(_MOST_BYTES + 1) if file == "-" else _start_of(Path(file))

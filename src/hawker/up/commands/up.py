@@ -99,7 +99,8 @@ HELP: dict[str, str] = {
     " record, for example); first-come: whoever comes first has it.",
     "domain": "The domain of the platform, such as apps.example.com: apps are reached at NAME.DOMAIN.",
     "api_hostname": "A host name, such as api.example.com, at which the edge answers this API with TLS, at port 443 of"
-    " each --edge-address. Its certificate is ordered at the --acme-directory. The same on all nodes. Default: none.",
+    " each --edge-address. Its certificate is ordered at the --acme-directory, or imported (`hawker node certs`). The"
+    " same on all nodes. Default: none.",
     "dns_zone_listen": "ADDRESS:PORT at which this node answers for the domain, as a name server that its parent zone"
     " leads to; may be repeated. With an --acme-directory the certificate of *.DOMAIN is ordered, too.",
     "idle_s": "After how many seconds without a request a machine is stopped or suspended, if its services ask for"

@@ -18,6 +18,7 @@ TABLE = {
     "forget": CommandModule(f"{_IN}.drain", "Remove a node that will not come back.", attribute="forget_command"),
     "remove": CommandModule("hawker.up.commands.remove", "Take the node of this host off it, and leave nothing of it."),
     "keys": CommandModule(f"{_IN}.keys", "List and rotate the keys that encrypt messages between nodes."),
+    "certs": CommandModule(f"{_IN}.certs", "List and import certificates of the platform's own names."),
     "mesh": CommandModule("hawker.up.commands.mesh", "Show this host's tunnels to other hosts, or replace their key."),
     "doctor": CommandModule(f"{_IN}.doctor", "Compare store and host, and repair differences on request."),
     "backup": CommandModule(
