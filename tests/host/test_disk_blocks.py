@@ -128,11 +128,16 @@ def bring_since(tracker: ChangedBlocks, mark: int, file: Path, copy: bytearray) 
 
 
 def bring(file: Path, copy: bytearray, spans: tuple[BlockRange, ...]) -> None:
-    with file.open("rb") as opened:
+    """Around the page cache, as `write_direct` writes."""
+    fd = os.open(file, os.O_RDONLY | os.O_DIRECT)
+    try:
         for span in spans:
             at = span.first * BLOCK_BYTES
-            data = os.pread(opened.fileno(), span.count * BLOCK_BYTES, at)
-            copy[at : at + len(data)] = data
+            with mmap(-1, span.count * BLOCK_BYTES) as aligned:
+                read = os.preadv(fd, [aligned], at)
+                copy[at : at + read] = aligned[:read]
+    finally:
+        os.close(fd)
 
 
 def change_once(file: Path, chosen: random.Random) -> None:

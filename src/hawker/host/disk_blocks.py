@@ -3,6 +3,8 @@ requests that the disk below its file system has completed, and by where the fil
 
 Invariant: a block that changed was written where it lies, which the trace of the disk tells, or came to lie elsewhere,
 which two looks at the places tell. Both are only known of what has left the page cache, so who asks has it written out.
+What goes around the cache (O_DIRECT) ends at the disk a moment before the cache forgets what it had: beside a program
+that writes so, the file has to be read around it, too. No VMM and no loop device of ours writes so.
 """
 
 import os
