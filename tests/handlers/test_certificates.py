@@ -323,6 +323,9 @@ async def test_why_a_name_of_the_platform_has_no_certificate_is_listed_and_found
     operator = Operator(worker)
     ((name, why),) = operator.certificates.ending()
     assert name == API and "`hawker node certs import`" in why
+    operator.certificates.refused_orders[API] = "another app's"
+    assert list(operator.certificates.ending()) == [(API, "it cannot be ordered: another app's")], "and nothing else"
+    operator.certificates.refused_orders.clear()
     order = CertificateOrder(hostname=API, app=PLATFORM, created_at=0.0, reason="the authority is away")
     await worker.store.write(lambda tx: tx.put(CERTIFICATE_ORDERS, API, order))
     assert list(operator.certificates.ending()) == [(API, "there is none: the authority is away")]

@@ -15,7 +15,7 @@ from hawker.feed import CERTIFICATE_KEY, HTTP_01, TLS_ALPN_01, SealedCertificate
 from hawker.ids import AppName
 from hawker.secret import certificate_chain
 from hawker.secret.certificate_chain import KeyPair
-from hawker.secret.certificates import PLATFORM, open_pair
+from hawker.secret.certificates import PLATFORM, open_pair, wildcard_of
 from hawker.vault import Vault
 
 KEPT_CONTEXTS = 2000
@@ -75,7 +75,7 @@ class CertificateBook:
     def find(self, name: str) -> SealedCertificate | None:
         """The one for this name, else the one for a wildcard of one label; also where the first has expired and the
         second, which is the same app's or the platform's, has not."""
-        exact, wide = self._of.get(name), self._of.get(f"*.{name.partition('.')[2]}")
+        exact, wide = self._of.get(name), self._of.get(wildcard_of(name))
         if exact is None or wide is None or not self._has_expired(exact) or self._has_expired(wide):
             return exact or wide
         return wide if wide.app in (exact.app, PLATFORM) else exact
@@ -85,7 +85,7 @@ class CertificateBook:
 
     def app_of(self, name: str) -> AppName | None:
         """Whose host name it is; nobody's below the platform's own domain."""
-        found = self._of.get(name) or self._of.get(f"*.{name.partition('.')[2]}")
+        found = self._of.get(name) or self._of.get(wildcard_of(name))
         return found.app or None if found is not None else None
 
     def context(

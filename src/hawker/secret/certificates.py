@@ -244,8 +244,8 @@ class Certificates:
                 yield order.hostname, f"there is none: {order.reason}"
         for hostname, why in self.refused_orders.items():
             yield hostname, f"it cannot be ordered: {why}"
-        name = self._api_hostname
-        if name is not None and not self.covers(name) and orders.keys().isdisjoint((name, wildcard_of(name))):
+        name, tried = self._api_hostname, orders.keys() | self.refused_orders.keys()
+        if name is not None and not self.covers(name) and tried.isdisjoint((name, wildcard_of(name))):
             yield name, "there is none: import one with `hawker node certs import`, or order it (--acme-directory)"
 
     def covers(self, hostname: str) -> bool:
