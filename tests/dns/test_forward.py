@@ -9,7 +9,7 @@ from dns import flags, message, rcode
 from hawker.clock import SystemClock
 from hawker.dns.forward import Forwarder
 from hawker.errors import OverShare
-from hawker.fair.crowd import Crowd
+from hawker.fair.occupancy import Occupancy
 from hawker.fair.table import DNS_FORWARDS, DNS_FORWARDS_OF_NETWORK
 from hawker.fair.turns import Share
 from tests.dns.known import addresses, asked
@@ -129,7 +129,7 @@ async def test_one_private_network_has_so_many_and_others_have_theirs(monkeypatc
     async with serving(Upstream(lambda query: None)) as upstream, anyio.create_task_group() as tasks:
         asking, refused = forwarder(upstream), 0
         share = Share(name="questions", total=8, each=6, reserve=2, key="private network", over="refused")
-        monkeypatch.setattr(asking, "_of_network", Crowd(share))
+        monkeypatch.setattr(asking, "_of_network", Occupancy(share))
 
         async def ask(number: int) -> None:
             nonlocal refused

@@ -17,7 +17,7 @@ from hawker.edge.body import (
     chunk,
     last_chunk,
 )
-from hawker.fair.crowd import Crowd
+from hawker.fair.occupancy import Occupancy
 from hawker.fair.turns import Share
 
 
@@ -148,13 +148,13 @@ def test_a_body_that_is_silent_has_no_more_time_for_all_that_came_before() -> No
 
 
 def test_a_kept_body_counts_for_who_had_its_first_byte_and_for_nobody_once_it_is_dropped() -> None:
-    crowd = Crowd(Share(name="kept", total=100, each=50, reserve=10, key="organization", over="not kept"))
-    kept = KeptBody(crowd)
+    occupancy = Occupancy(Share(name="kept", total=100, each=50, reserve=10, key="organization", over="not kept"))
+    kept = KeptBody(occupancy)
     kept.keep("acme", b"x" * 20)
     kept.keep("other", b"x" * 20)
-    assert crowd.counts == {"acme": 40} and kept.size == 40
+    assert occupancy.counts == {"acme": 40} and kept.size == 40
     kept.keep("acme", b"x" * 11)
-    assert kept.pieces is None and crowd.total == 0 and not crowd.counts
+    assert kept.pieces is None and occupancy.total == 0 and not occupancy.counts
     kept.keep("acme", b"x")
     kept.drop()
-    assert kept.pieces is None and crowd.total == 0
+    assert kept.pieces is None and occupancy.total == 0

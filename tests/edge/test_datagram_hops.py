@@ -10,7 +10,7 @@ from hawker.edge import hops, machine_socket
 from hawker.edge.datagram_hops import FlowFrame
 from hawker.edge.hop_frames import HopQuestion
 from hawker.edge.routes import Routes
-from hawker.fair.crowd import Crowd
+from hawker.fair.occupancy import Occupancy
 from hawker.fair.table import EDGE_FLOWS
 from hawker.feed import AppAddress, CloseMachine, GatePlace
 from hawker.ids import AppName, InstanceId
@@ -131,7 +131,7 @@ async def test_a_program_that_does_not_listen_is_told_of_at_its_own_host(
 async def test_a_gate_has_so_many_flows_of_an_organization(
     host: PlayedHost, far: PlayedHost, gate: GatePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = Crowd(replace(EDGE_FLOWS, total=1, each=1, reserve=0))
+    few = Occupancy(replace(EDGE_FLOWS, total=1, each=1, reserve=0))
     monkeypatch.setattr(far.edge.datagram_gate, "_of_org", few)
     async with udp_app() as (within, app):
         port = free_port()

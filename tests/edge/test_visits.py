@@ -9,7 +9,7 @@ import pytest
 
 from hawker.edge import visits
 from hawker.edge.splice import reset
-from hawker.fair.crowd import Crowd
+from hawker.fair.occupancy import Occupancy
 from hawker.fair.table import EDGE_WAKES
 from hawker.fair.turns import Share
 from hawker.feed import MachineRoute
@@ -86,7 +86,7 @@ async def test_an_app_has_so_many_places_in_all_its_queues_and_others_have_their
     host: PlayedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share = Share(name="held", total=10, each=6, reserve=4, key="app", over="refused")
-    monkeypatch.setattr(host.edge._visits, "_held", Crowd(share))
+    monkeypatch.setattr(host.edge._visits, "_held", Occupancy(share))
     async with app_server(says(OK)) as inside:
         apps = ["mallory", "mallory", "mallory", "shop"]
         *doors, mine = [route(free_port(), inside, app=app, handlers=("http",), state=State.STOPPED) for app in apps]
@@ -105,7 +105,7 @@ async def test_an_app_has_so_many_places_in_all_its_queues_and_others_have_their
 
 async def test_an_organization_with_many_apps_has_one_share(host: PlayedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     share = Share(name="held", total=10, each=6, reserve=4, key="organization", over="refused")
-    monkeypatch.setattr(host.edge._visits, "_held_of_org", Crowd(share))
+    monkeypatch.setattr(host.edge._visits, "_held_of_org", Occupancy(share))
     async with app_server(says(OK)) as inside:
 
         def of(org: str, app: str) -> MachineRoute:
@@ -134,7 +134,7 @@ async def test_an_app_with_most_visits_leaves_room_for_others(
     host: PlayedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share = Share(name="visits", total=6, each=5, reserve=1, key="app", over="refused")
-    monkeypatch.setattr(host.edge._visits, "_inside", Crowd(share))
+    monkeypatch.setattr(host.edge._visits, "_inside", Occupancy(share))
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

@@ -40,7 +40,7 @@ from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import BadRequest, Fault, Forbidden, HawkerError, NotFound, NotServed, RateLimited, TooLarge
 from hawker.fair.connections import key_of_caller
-from hawker.fair.crowd import Crowd
+from hawker.fair.occupancy import Occupancy
 from hawker.fair.round_robin import RoundRobin
 from hawker.fair.table import BODIES, CALLS
 from hawker.fair.threads import on_behalf_of
@@ -197,7 +197,7 @@ class Server:
         self._auditor = auditor or Unaudited()
         self._proxies = tuple(proxies)
         self._entrance = RoundRobin()
-        self._calls = None if between_nodes else Crowd(CALLS)
+        self._calls = None if between_nodes else Occupancy(CALLS)
         self._strangers = TokenBuckets(_STRANGERS) if limiter is not None else None
         setup = Setup(handlers, self._shutdown, clock, max_body_bytes, written, Turns(BODIES))
         for route in routes:

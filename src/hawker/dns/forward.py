@@ -12,7 +12,7 @@ from dns import asyncquery, exception, flags, message, rcode, rdatatype
 from hawker.clock import Clock
 from hawker.dns.answer import Question
 from hawker.errors import OverShare
-from hawker.fair.crowd import Crowd
+from hawker.fair.occupancy import Occupancy
 from hawker.fair.table import DNS_FORWARDS, DNS_FORWARDS_OF_NETWORK
 from hawker.fair.turns import Turns
 from hawker.value_object import ValueObject
@@ -40,7 +40,7 @@ class Forwarder:
         self._now = clock.monotonic
         self._port = port
         self._kept: OrderedDict[object, _Kept] = OrderedDict()
-        self._under_way, self._of_network = Turns(DNS_FORWARDS), Crowd(DNS_FORWARDS_OF_NETWORK)
+        self._under_way, self._of_network = Turns(DNS_FORWARDS), Occupancy(DNS_FORWARDS_OF_NETWORK)
 
     async def ask(self, asked: Question, network_id: int, machine: str, *, tcp: bool) -> message.Message | None:
         """The answer, with the question's own id; None when no server gave one. Raises `OverShare` when the machine,

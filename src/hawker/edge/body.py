@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Protocol
 
-from hawker.fair.crowd import Crowd
+from hawker.fair.occupancy import Occupancy
 
 SIZE_LINE_BYTES = 1 << 10
 TRAILER_BYTES = 8 << 10
@@ -197,12 +197,12 @@ KEPT_BYTES = 1 << 20
 
 class KeptBody:
     """What has come of a request's body, while it may be sent again: never more than `KEPT_BYTES`, nor than what the
-    process has for all (`crowd`). `pieces` is None once that was too much, or of no more use."""
+    process has for all (`occupancy`). `pieces` is None once that was too much, or of no more use."""
 
-    __slots__ = ("_crowd", "_owner", "pieces", "size")
+    __slots__ = ("_occupancy", "_owner", "pieces", "size")
 
-    def __init__(self, crowd: Crowd) -> None:
-        self._crowd = crowd
+    def __init__(self, occupancy: Occupancy) -> None:
+        self._occupancy = occupancy
         self._owner = ""
         self.pieces: list[bytes] | None = []
         self.size = 0
@@ -212,15 +212,15 @@ class KeptBody:
         if self.pieces is None:
             return
         self._owner = self._owner or owner
-        if self.size + len(content) > KEPT_BYTES or not self._crowd.fits(self._owner, len(content)):
+        if self.size + len(content) > KEPT_BYTES or not self._occupancy.fits(self._owner, len(content)):
             self.drop()
             return
-        self._crowd.enter(self._owner, len(content))
+        self._occupancy.enter(self._owner, len(content))
         self.pieces.append(content)
         self.size += len(content)
 
     def drop(self) -> None:
         """Once is enough, and more do no harm."""
         if self.size:
-            self._crowd.leave(self._owner, self.size)
+            self._occupancy.leave(self._owner, self.size)
         self.pieces, self.size = None, 0

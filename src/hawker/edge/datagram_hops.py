@@ -35,7 +35,7 @@ from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes
 from hawker.edge.steering import Aim, Steering
 from hawker.edge.visits import WAKE_TIMEOUT_S, Counters, Spawn, Visit, Visits
-from hawker.fair.crowd import Crowd
+from hawker.fair.occupancy import Occupancy
 from hawker.fair.table import EDGE_FLOWS
 from hawker.feed import EdgeLogLine, GatePlace
 from hawker.ids import AppName, MachineId
@@ -370,7 +370,7 @@ class DatagramGate:
         self._now = clock.monotonic
         self._counters = counters
         self._say = say
-        self._of_org = Crowd(EDGE_FLOWS)
+        self._of_org = Occupancy(EDGE_FLOWS)
 
     def open(self) -> AskedLine:
         line = AskedLine(self)

@@ -21,7 +21,7 @@ from hawker.edge.routes import Door, Routes
 from hawker.edge.steering import Aim
 from hawker.edge.visits import Counters, Spawn, Visit, Visits
 from hawker.fair.connections import key_of
-from hawker.fair.crowd import Crowd
+from hawker.fair.occupancy import Occupancy
 from hawker.fair.table import EDGE_FLOWS, EDGE_FLOWS_OF_ADDRESS
 from hawker.feed import EdgeLogLine
 from hawker.ids import AppName
@@ -122,7 +122,7 @@ class FlowTable:
     """Who has how many flows. Pure."""
 
     def __init__(self) -> None:
-        self._of_org, self._of_address = Crowd(EDGE_FLOWS), Crowd(EDGE_FLOWS_OF_ADDRESS)
+        self._of_org, self._of_address = Occupancy(EDGE_FLOWS), Occupancy(EDGE_FLOWS_OF_ADDRESS)
         self._unanswered_of_org: dict[str, dict[Flow, None]] = {}  # the oldest first
         self._unanswered_of_address: dict[str, dict[Flow, None]] = {}
 
@@ -155,14 +155,14 @@ class FlowTable:
         self._of_org.leave(flow.org)
         self._of_address.leave(flow.address)
 
-    def _has_room(self, crowd: Crowd, key: str, unanswered: dict[str, dict[Flow, None]]) -> bool:
-        if crowd.fits(key):
+    def _has_room(self, occupancy: Occupancy, key: str, unanswered: dict[str, dict[Flow, None]]) -> bool:
+        if occupancy.fits(key):
             return True
         oldest = next(iter(unanswered.get(key, ())), None)
         if oldest is None:
             return False
         oldest.end()
-        return crowd.fits(key)
+        return occupancy.fits(key)
 
 
 class Scarce(Protocol):

@@ -39,7 +39,7 @@ from hawker.edge.visits import Counters, Spawn, Visits
 from hawker.edge.warden import MemoryWatch, give_back, memory_bytes
 from hawker.edge.worker_link import UNHEARD, WorkerLink
 from hawker.fair.connections import ConnectionTable, DescriptorCount
-from hawker.fair.crowd import Crowd
+from hawker.fair.occupancy import Occupancy
 from hawker.fair.round_robin import RoundRobin
 from hawker.fair.table import (
     EDGE_CONNECTIONS,
@@ -127,7 +127,7 @@ class Edge:
         dialer = Dialer(self._visits, clock, self._hop_dialer, self.figures)
         self._pool = MachinePool[MachineConnection](self._now)
         self._pool_of_hops = MachinePool[Side](self._now)
-        self.kept, self._region, self._drain_s = Crowd(EDGE_KEPT_BYTES), "local", LEAVE_S
+        self.kept, self._region, self._drain_s = Occupancy(EDGE_KEPT_BYTES), "local", LEAVE_S
         self.certificates = CertificateBook(folder, clock)
         descriptors = DescriptorCount(self._now)
         self.memory, self.too_large = MemoryWatch(self._now, parts.memory, give_back), asyncio.Event()

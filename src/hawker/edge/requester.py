@@ -20,7 +20,7 @@ from hawker.edge.routes import Door, Routes
 from hawker.edge.visits import Counters, Spawn, Visits
 from hawker.edge.writing import OwnAnswer
 from hawker.fair.connections import ConnectionTable
-from hawker.fair.crowd import Crowd
+from hawker.fair.occupancy import Occupancy
 from hawker.fair.round_robin import RoundRobin
 from hawker.feed import EdgeLogLine
 from hawker.ids import AppName, new_request_id
@@ -40,7 +40,7 @@ class HttpServices(ValueObject, frozen=True, kw_only=True):
     dialer: Dialer
     machines: KeptMachines
     replays: ReplayRoutes
-    kept: Crowd
+    kept: Occupancy
     table: ConnectionTable
     entrance: RoundRobin
     clock: Clock

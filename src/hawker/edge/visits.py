@@ -18,7 +18,7 @@ from hawker.edge.gates import Gate, Gates
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.steering import NOWHERE_SAID, Aim, Steering, meant, tiers
-from hawker.fair.crowd import Crowd
+from hawker.fair.occupancy import Occupancy
 from hawker.fair.table import EDGE_HOLDS, EDGE_HOLDS_OF_ORG, EDGE_VISITS, EDGE_WAKES
 from hawker.fair.turns import Share
 from hawker.feed import RouteHealth
@@ -109,8 +109,8 @@ class Visits:
         self._now = now
         self._counters = counters
         self._queues: dict[AppName, dict[Door, deque[asyncio.Future[None]]]] = {}
-        self._inside, self._wakes = Crowd(EDGE_VISITS), Crowd(wakes)
-        self._held, self._held_of_org = Crowd(EDGE_HOLDS), Crowd(EDGE_HOLDS_OF_ORG)
+        self._inside, self._wakes = Occupancy(EDGE_VISITS), Occupancy(wakes)
+        self._held, self._held_of_org = Occupancy(EDGE_HOLDS), Occupancy(EDGE_HOLDS_OF_ORG)
         self._woken_at: dict[MachineId, float] = {}  # which are not open yet
         self._accepted: dict[MachineId, float] = {}  # whose start the worker has accepted, since when
         self._starting: dict[MachineId, tuple[str, float]] = {}  # have a place among the wakes, since when

@@ -39,7 +39,7 @@ from hawker.app import app_name, network_name
 from hawker.catalog.contract import Catalog, Statement
 from hawker.clock import Clock
 from hawker.errors import Conflict, Forbidden, NotFound, NotServed, QuotaExceeded
-from hawker.fair.crowd import Crowd, has_room
+from hawker.fair.occupancy import Occupancy, has_room
 from hawker.fair.table import HOSTNAMES as HOSTNAMES_SHARE
 from hawker.gossip.contract import Fate, Member
 from hawker.ids import AppName, NodeId
@@ -278,14 +278,14 @@ def _enter(tx: Tx, org: str, names: int) -> None:
 def _count(tx: Tx) -> None:
     """All that are kept, each for an organization from now on, whatever was counted before: an older version may have
     been here."""
-    crowd = Crowd(HOSTNAMES_SHARE)
+    occupancy = Occupancy(HOSTNAMES_SHARE)
     for hostname, claim in list(tx.scan(HOSTNAMES)):
         org = claim.org or org_of(tx, claim.app)
         if not claim.org:
             tx.put(HOSTNAMES, hostname, msgspec.structs.replace(claim, org=org))
-        crowd.enter(org)
+        occupancy.enter(org)
     for org, _ in list(tx.scan(HOSTNAME_COUNTS)):
         tx.delete(HOSTNAME_COUNTS, org)
-    for org, names in crowd.counts.items():
+    for org, names in occupancy.counts.items():
         tx.put(HOSTNAME_COUNTS, org, HostnameCount(names=names))
-    tx.put(HOSTNAME_COUNTS, _ALL, HostnameCount(names=crowd.total, orgs=len(crowd.counts)))
+    tx.put(HOSTNAME_COUNTS, _ALL, HostnameCount(names=occupancy.total, orgs=len(occupancy.counts)))

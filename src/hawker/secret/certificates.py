@@ -14,7 +14,7 @@ import msgspec
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import HawkerError, NotFound, Unprocessable
-from hawker.fair.crowd import Crowd
+from hawker.fair.occupancy import Occupancy
 from hawker.fair.table import CERTIFICATES as CERTIFICATES_SHARE
 from hawker.feed import ShownChallenge
 from hawker.ids import AppName, NodeId
@@ -430,12 +430,12 @@ def check_share(reader: Reader, app: str, apps: Sequence[AppName], what: str) ->
     if sum(each == app for each in apps) >= MAX_OF_APP:
         raise Unprocessable(f"an app has at most {MAX_OF_APP} {what}: use one for a wildcard")
     orgs = {each: org_of(reader, each) for each in {*apps, app}}
-    crowd = Crowd(CERTIFICATES_SHARE)
+    used = Occupancy(CERTIFICATES_SHARE)
     for each in apps:
-        crowd.enter(orgs[each])
-    if not crowd.fits(orgs[app]):
-        mine = crowd.counts.get(orgs[app], 0)
+        used.enter(orgs[each])
+    if not used.fits(orgs[app]):
+        mine = used.counts.get(orgs[app], 0)
         raise Unprocessable(
             f"this node keeps at most {CERTIFICATES_SHARE.total} {what}, the last of them for organizations with fewer"
-            f" than others: it has {crowd.total}, {mine} of this organization; remove some, or use one for a wildcard"
+            f" than others: it has {used.total}, {mine} of this organization; remove some, or use one for a wildcard"
         )

@@ -3,7 +3,7 @@ file of the command line that imports what stands above it.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -180,12 +180,12 @@ Examples:
 """
 
 
-def _option(name: str, kind: object) -> click.Option:
+def _option(name: str, kind: object, *, hidden: bool) -> click.Option:
     said = HELP[name] + _default_said(name)
     flag = f"--{SINGULAR.get(name, name.replace('_', '-'))}"
     if bool in (get_args(kind) or (kind,)):
-        return click.Option([f"{flag}/--no-{flag[2:]}", name], default=None, help=said)
-    return click.Option([flag, name], metavar=_metavar(kind), multiple=name in SINGULAR, help=said)
+        return click.Option([f"{flag}/--no-{flag[2:]}", name], default=None, help=said, hidden=hidden)
+    return click.Option([flag, name], metavar=_metavar(kind), multiple=name in SINGULAR, help=said, hidden=hidden)
 
 
 def _default_said(name: str) -> str:
@@ -212,8 +212,8 @@ def settings_of(config: Path | None, flags: Mapping[str, object]) -> Settings:
     return load_settings(given, environ, config)
 
 
-def settings_options() -> list[click.Parameter]:
-    """One for each setting, and the file of settings."""
+def settings_options(unused: Collection[str] = ()) -> list[click.Parameter]:
+    """One for each setting, and the file of settings. Those that the command has no use for are taken and not shown."""
     file = click.Option(
         ["--config"],
         metavar="FILE",
@@ -221,7 +221,8 @@ def settings_options() -> list[click.Parameter]:
         envvar="HAWKER_CONFIG",
         help="A TOML file of settings.",
     )
-    return [file, *(_option(name, kind) for name, kind in get_type_hints(Settings).items())]
+    kinds = get_type_hints(Settings)
+    return [file, *(_option(name, kind, hidden=name in unused) for name, kind in kinds.items())]
 
 
 def _run(config: Path | None, **flags: object) -> int:

@@ -20,4 +20,4 @@ def _run(config: Path | None, **flags: object) -> int:
     return up.run(settings_of(config, flags), public=False)
 
 
-command = click.Command("worker", callback=_run, help=_HELP, params=settings_options())
+command = click.Command("worker", callback=_run, help=_HELP, params=settings_options(unused=("listen",)))

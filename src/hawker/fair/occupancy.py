@@ -1,7 +1,7 @@
-"""How many of each key are in, where nobody may be all of them. Pure.
+"""How much of a share each key has, where no key may have all of it. Pure.
 
 One key alone may have nearly all there is. As it fills, the last part (the share's reserve) is for those who have less
-than an equal part: so whoever came first with a crowd never keeps a newcomer of another key out.
+than an equal part: so whoever came first with many never keeps a newcomer of another key out.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ def has_room(share: Share, *, mine: int, total: int, keys: int, count: int = 1) 
     return total <= share.total - share.reserve or mine <= share.total // keys
 
 
-class Crowd:
-    """Nobody waits: one that does not fit is refused."""
+class Occupancy:
+    """What is taken of a share now. Nobody waits: one that does not fit is refused."""
 
     def __init__(self, share: Share) -> None:
         self._share = share
