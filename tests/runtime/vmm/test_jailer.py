@@ -61,9 +61,10 @@ async def launch(cells: Prison, script: str, *grants: JailGrant, netns: str | No
     return await cells.launch(argv, With(grants=shown, devices=DEVICES, netns=netns))
 
 
-async def launch_waiting(cells: Prison) -> int:
-    """A VMM that has said what it will say: without its keeper, its next word would end it."""
-    pid = await launch(cells, WAIT)
+async def launch_waiting(cells: Prison, netns: str | None = None) -> int:
+    """A VMM that is in its cell, where the process was the jailer first, and has said what it will say: without its
+    keeper, its next word would end it."""
+    pid = await launch(cells, WAIT, netns=netns)
     await eventually(lambda: b"ready" in cells.jail.console(cells.run()))
     return pid
 
@@ -98,7 +99,7 @@ def write(directory: Path, *names: str) -> None:
 
 
 async def test_the_vmm_is_the_machine_s_user_in_namespaces_of_its_own(cells: Prison) -> None:
-    await launch(cells, WAIT)
+    await launch_waiting(cells)
     vmm = vmm_of(cells)
     assert os.stat(f"/proc/{vmm}/cmdline").st_uid == UIDS[MACHINE]
     for kind in ("mnt", "pid", "net", "ipc", "uts"):
@@ -106,8 +107,7 @@ async def test_the_vmm_is_the_machine_s_user_in_namespaces_of_its_own(cells: Pri
 
 
 async def test_the_vmm_is_the_keeper_s_child_and_in_every_control_group(cells: Prison) -> None:
-    pid = await launch(cells, WAIT)
-    await eventually(lambda: b"ready" in cells.jail.console(cells.run()))
+    pid = await launch_waiting(cells)
     assert [entry.pid for entry in proc.descendants(pid)] == [vmm_of(cells)]
     assert not cells.cgroups.is_lost(MACHINE)
     assert cells.cgroups.usage(MACHINE).pids == 1
@@ -144,7 +144,7 @@ async def test_a_granted_file_is_there_and_read_only_unless_given(cells: Prison)
 
 
 async def test_a_mount_a_vmm_sees_is_mounted_for_nobody_else(cells: Prison) -> None:
-    pid = await launch(cells, WAIT)
+    pid = await launch_waiting(cells)
     assert str(cells.directory) not in text("/proc/self/mountinfo")
     assert namespace(pid, "mnt") == namespace(os.getpid(), "mnt"), "the keeper holds none of it"
 
@@ -157,7 +157,7 @@ async def test_a_file_left_in_its_root_is_gone_before_the_next_launch(cells: Pri
 
 
 async def test_a_machine_without_a_network_has_an_empty_one(cells: Prison) -> None:
-    await launch(cells, WAIT)
+    await launch_waiting(cells)
     assert text(f"/proc/{vmm_of(cells)}/net/dev").count("\n") == 3, "two lines of heading, and lo"
 
 
@@ -165,7 +165,7 @@ async def test_a_machine_s_network_is_joined(cells: Prison) -> None:
     path = cells.directory / "netns"
     netns.create(path, lambda _: None)
     try:
-        await launch(cells, WAIT, netns=str(path))
+        await launch_waiting(cells, str(path))
         assert namespace(vmm_of(cells), "net") == os.stat(path).st_ino
     finally:
         netns.delete(path)
@@ -191,7 +191,7 @@ async def test_a_vmm_without_a_keeper_is_ended_before_another_is_launched(cells:
     await eventually(lambda: not cells.run().alive())
     await launch(cells, WAIT)
     assert vmm_of(cells) != first
-    assert cells.cgroups.usage(MACHINE).pids == 1
+    await eventually(lambda: cells.cgroups.usage(MACHINE).pids == 1)
 
 
 async def test_kill_and_clear_leave_nothing(cells: Prison) -> None:
