@@ -9,7 +9,7 @@ import pytest
 from hawker.catalog.change import Token
 from hawker.catalog.reads import PointReader
 from hawker.clock import ManualClock
-from hawker.gateway.catalog_directory import NODES_FOR_S, REVOKED_FOR_S, CatalogDirectory
+from hawker.gateway.catalog_directory import NODES_FOR_S, REVOKED_FOR_S, UNHEARD_FOR_S, CatalogDirectory
 from hawker.ids import AppName, NodeId
 from tests.gateway.catalogs import A, B, C, Files
 
@@ -66,6 +66,29 @@ def test_gossip_says_who_lives(town: Town) -> None:
     assert alive == {A: True, B: True, C: False}
     town.files.members(A, [(A, "alive"), (B, "left")])
     assert {node.id: node.alive for node in town.told().nodes()} == {A: True, B: False, C: False}
+
+
+def test_a_node_that_gossip_is_silent_about_is_down_once_there_was_time_to_hear_of_it(town: Town) -> None:
+    def unheard() -> set[NodeId]:
+        return {node.id for node in town.directory.nodes() if node.unheard}
+
+    town.files.members(A, [(A, "alive")])
+    town.told()
+    assert unheard() == {B, C}, "it has just begun"
+    town.clock.advance(3600)
+    assert unheard() == {B, C}, "it is cut off: nobody told it of anybody"
+    town.files.members(A, [(B, "alive")])
+    town.clock.advance(NODES_FOR_S)
+    assert unheard() == {C}
+    town.clock.advance(UNHEARD_FOR_S - 1)
+    assert unheard() == {C} and not any(node.is_down for node in town.directory.nodes())
+    town.clock.advance(1)
+    assert not unheard() and [node.id for node in town.directory.nodes() if node.is_down] == [C]
+
+
+def test_a_node_that_gossip_saw_go_is_down_at_once(town: Town) -> None:
+    town.files.members(A, [(A, "alive"), (B, "down"), (C, "left")])
+    assert [node.id for node in town.told().nodes() if node.is_down] == [B, C]
 
 
 def test_nodes_are_remembered_for_a_moment_only(town: Town) -> None:

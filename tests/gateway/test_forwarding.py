@@ -21,7 +21,7 @@ from hawker.api.contract.volume import DELETE_VOLUME, GET_VOLUME
 from hawker.errors import DeadlineExceeded, Fault, LeaseHeld, NotFound, Unavailable
 from hawker.ids import AppName, NodeId
 from hawker.record.move import MOVED, MovedRecord
-from tests.gateway.town import FAR, Broker, Host, Town, of_machine, of_volume, town_of
+from tests.gateway.town import APP, FAR, HERE, Broker, Host, Town, of_machine, of_volume, town_of
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio
@@ -126,6 +126,18 @@ async def test_a_machine_that_may_be_at_a_node_that_is_away_is_not_said_to_be_go
     host.cut = True
     with pytest.raises(Unavailable, match=host.id):
         await first(town).api.call(GET_MACHINE, params=of_machine(machine))
+
+
+async def test_a_machine_that_may_be_at_a_node_that_was_not_heard_of_yet_is_not_said_to_be_gone(town: Town) -> None:
+    """As at a broker that has just begun: the node may have taken the machine a moment ago, and nobody told of it."""
+    api, knows = first(town).api, town.nodes_of_app(AppName(APP))
+    near = next(host for host in town.hosts.values() if host.region == HERE and host.id not in knows)
+    near.unheard = True
+    with pytest.raises(Unavailable, match=f"node {near.id} in region {HERE} has not been heard of since"):
+        await api.call(GET_MACHINE, params=of_machine(NOBODY))
+    near.unheard, near.down = False, True
+    with pytest.raises(NotFound, match="machine not found"):
+        await api.call(GET_MACHINE, params=of_machine(NOBODY))
 
 
 async def test_an_answer_that_is_lost_is_a_fault_after_a_write_only(town: Town) -> None:

@@ -59,6 +59,7 @@ class Host:
     handlers: Handlers
     cut: bool = False
     down: bool = False
+    unheard: bool = False  # gossip has not spoken of it yet
     deaf: set[str] = field(default_factory=set)  # names of routes of which every answer is lost
     calls: list[tuple[str, str]] = field(default_factory=list)  # routes that were called, and in whose name
     waited: dict[str, float] = field(default_factory=dict)  # how long who called a route last would wait
@@ -128,7 +129,8 @@ class Town:
         return Node(
             id=host.id,
             region=host.region,
-            alive=not host.down,
+            alive=not host.down and not host.unheard,
+            unheard=host.unheard,
             labels={},
             drivers=("fake",),
             capacity=parts.room() if near else None,

@@ -18,6 +18,8 @@ class Node(ValueObject, frozen=True, kw_only=True):
     region: str
     """The region that the node is in, as orders name it."""
     alive: bool = True
+    unheard: bool = False
+    """Gossip has not spoken of it in the life of this process, and may yet: nobody knows whether it is alive."""
     cordoned: bool = False
     """An operator wants no new machines there."""
     draining: bool = False
@@ -27,6 +29,11 @@ class Node(ValueObject, frozen=True, kw_only=True):
     labels: Mapping[str, str]
     capacity: Capacity | None = None
     used: Resources | None = None
+
+    @property
+    def is_down(self) -> bool:
+        """As far as anybody can tell; what it has is then looked for nowhere else."""
+        return not self.alive and not self.unheard
 
 
 class KnownApp(ValueObject, frozen=True, kw_only=True):

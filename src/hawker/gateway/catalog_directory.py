@@ -3,6 +3,7 @@ into the node's own file and waits for nobody.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -17,6 +18,9 @@ from hawker.record.node import Revocation
 CATCH_UP_EVERY_S = 0.01
 REVOKED_FOR_S = 0.25
 NODES_FOR_S = 0.25
+UNHEARD_FOR_S = 10.0
+"""So long after gossip has heard of anybody its silence about a node is ignorance, and later means that the node is
+down: whoever is heard of tells of all others that live, within a second or two."""
 
 
 class Looks(Protocol):
@@ -74,6 +78,7 @@ class CatalogDirectory:
         self._all: tuple[Node, ...] = ()
         self._made: dict[tuple[Value, ...], Node] = {}
         self._gossips = False
+        self._learns, self._learns_until = True, float("inf")
         self._nodes_until = 0.0
         self._revoked: Mapping[str, Revocation] = {}
         self._revoked_until = 0.0
@@ -176,12 +181,16 @@ class CatalogDirectory:
         """As it was a moment ago: each call asks several times, and of all nodes."""
         now = self._clock.monotonic()
         if now >= self._nodes_until:
-            rows = self._looks.rows(_NODES)
-            if rows != self._rows:
-                gossips = any(row[6] is not None for row in rows)
-                before = self._made if gossips == self._gossips else {}
-                self._made = {row: before.get(row) or _node(row, gossips, self._own, self._region) for row in rows}
-                self._rows, self._gossips = rows, gossips
+            rows, learns = self._looks.rows(_NODES), now < self._learns_until
+            if rows != self._rows or learns != self._learns:
+                heard = {row[0] for row in rows if row[6] is not None}
+                gossips = bool(heard)
+                before = self._made if (gossips, learns) == (self._gossips, self._learns) else {}
+                made = partial(_node, gossips=gossips, learns=learns, own=self._own, region=self._region)
+                self._made = {row: before.get(row) or made(row) for row in rows}
+                self._rows, self._gossips, self._learns = rows, gossips, learns
+                if heard - {self._own}:
+                    self._learns_until = min(self._learns_until, now + UNHEARD_FOR_S)
                 self._nodes = {node.id: node for node in self._made.values()}
                 self._all = tuple(self._nodes.values())
             self._nodes_until = now + NODES_FOR_S
@@ -199,7 +208,7 @@ def _reached(places: Mapping[str, tuple[int, int]], epoch: int, version: int) ->
     return len(places) == 2 and all(known > epoch for known, _ in places.values())
 
 
-def _node(row: tuple[Value, ...], gossips: bool, own: NodeId, region: str) -> Node:
+def _node(row: tuple[Value, ...], *, gossips: bool, learns: bool, own: NodeId, region: str) -> Node:
     node, where, cordoned, draining, drivers, labels, state, *figures = row
     id_, at = NodeId(str(node)), str(where)
     known = figures[0] is not None and at == region
@@ -207,6 +216,7 @@ def _node(row: tuple[Value, ...], gossips: bool, own: NodeId, region: str) -> No
         id=id_,
         region=at,
         alive=not gossips or id_ == own or state in _LIVES,
+        unheard=gossips and learns and id_ != own and state is None,
         cordoned=bool(cordoned),
         draining=bool(draining),
         drivers=tuple(map(str, _json(drivers, list))),

@@ -25,8 +25,13 @@ class Reach:
         self._peers = peers
 
     def caller(self, node_id: NodeId, behalf: str) -> Caller:
-        """Raises `Unavailable` when the node is down or not known."""
+        """Raises `Unavailable` when the node is down, not heard of yet or not known."""
         node = self.directory.node(node_id)
+        if node is not None and node.unheard:
+            raise Unavailable(
+                f"{self.named(node_id)} has not been heard of since this node began: nothing was done."
+                " Try again in a moment. `hawker node forget` is for one that never comes back"
+            )
         if node is not None and not node.alive:
             raise Unavailable(
                 f"{self.named(node_id)} is down: nothing was done. What it has is there when it is back;"

@@ -153,13 +153,13 @@ class Forwarding:
 
     def _candidates(self, call: AnyCall, hint: NodeId | None) -> tuple[NodeId, ...]:
         """Who may have it: the nodes that know its app, then, since the catalog may not say yet that one knows it, the
-        others of this region; all that are alive when the path does not name the app."""
+        others of this region; all when the path does not name the app. Not those that are down."""
         directory, app = self.owners.directory, getattr(call.params, "app_name", None)
-        alive = [node for node in directory.nodes() if node.alive]
+        up = [node for node in directory.nodes() if not node.is_down]
         if app is None:
-            return tuple(node.id for node in alive)
+            return tuple(node.id for node in up)
         knows = self.owners.nodes_of_app(AppName(app), hint)
-        near = [node.id for node in alive if node.region == directory.region] if knows else []
+        near = [node.id for node in up if node.region == directory.region] if knows else []
         return tuple(dict.fromkeys([*knows, *near]))
 
     def _stream(

@@ -93,10 +93,10 @@ class FleetVolumes:
     async def _owner(self, kind: Kind, name: str, caller: str) -> Owner:
         """Raises `NotFound`."""
         known = self._owners.known(kind, name)
-        alive = [node.id for node in self._owners.directory.nodes() if node.alive]
-        found = await self._owners.ask(kind, name, [known] if known else alive, caller)
+        up = [node.id for node in self._owners.directory.nodes() if not node.is_down]
+        found = await self._owners.ask(kind, name, [known] if known else up, caller)
         if found is None and known:
-            found = await self._owners.ask(kind, name, alive, caller, without=known)
+            found = await self._owners.ask(kind, name, up, caller, without=known)
         if found is None:
             raise NotFound(f"{kind} {name:.40} not found")
         return found
