@@ -5,6 +5,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from hawker.runtime import proc
 from tests.waiting import wait_for
 
@@ -17,6 +19,14 @@ def test_descendants_are_all_below_and_not_the_ancestor() -> None:
         assert shell.pid in {entry.pid for entry in proc.descendants(os.getpid())}
         os.kill(below[0].pid, 9)
         shell.kill()
+
+
+def test_a_process_is_there_until_it_is_reaped_and_another_of_its_pid_is_not_it() -> None:
+    with subprocess.Popen(["sleep", "100"]) as process:
+        (found,) = (entry for entry in proc.entries() if entry.pid == process.pid)
+        assert proc.is_there(found) and not proc.is_there(replace(found, began=found.began - 1))
+        process.kill()
+    assert not proc.is_there(found)
 
 
 def test_a_mark_is_found_in_whoever_inherited_it() -> None:

@@ -25,12 +25,23 @@ class ProcessEntry(ValueObject, frozen=True):
     """Seconds of cpu that it used itself, without its children."""
     memory_bytes: int
     """What of it is in memory, with what it shares with others."""
+    began: int
+    """Clock ticks from the host's boot to its begin: no other process has both this and its pid."""
 
 
 def entries() -> Iterator[ProcessEntry]:
     for pid in _pids():
         with suppress(OSError):
             yield _entry(pid, (_PROC / str(pid) / "stat").read_text("utf-8", "replace"))
+
+
+def is_there(found: ProcessEntry) -> bool:
+    """Whether it has not been reaped, and its pid is still its own."""
+    try:
+        stat = (_PROC / str(found.pid) / "stat").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return _entry(found.pid, stat).began == found.began
 
 
 def descendants(ancestor: int) -> list[ProcessEntry]:
@@ -98,4 +109,10 @@ def _entry(pid: int, stat: str) -> ProcessEntry:
     """proc(5): the name is in parentheses and may hold any character; fields are counted from behind it."""
     fields = stat[stat.rindex(")") + 2 :].split()
     ticks = int(fields[11]) + int(fields[12])
-    return ProcessEntry(pid=pid, parent=int(fields[1]), cpu_s=ticks / _TICKS, memory_bytes=int(fields[21]) * _PAGE)
+    return ProcessEntry(
+        pid=pid,
+        parent=int(fields[1]),
+        cpu_s=ticks / _TICKS,
+        memory_bytes=int(fields[21]) * _PAGE,
+        began=int(fields[19]),
+    )

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Timer
 
 import anyio
 import pytest
@@ -15,9 +16,9 @@ from hawker.ids import MachineId
 from hawker.runtime.pilot.journal_disk import journal_disk_file
 from hawker.runtime.pilot.orphans import end_orphans, find_orphans, holder_of
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.proc import named
+from hawker.runtime.proc import descendants, named
 from tests.contract.drivers import Rig, process_rig
-from tests.runtime.plain import spec
+from tests.runtime.plain import marked, spec
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_stray")]
@@ -59,6 +60,30 @@ async def test_a_launch_after_it_leaves_one_instance(tmp_path: Path) -> None:
         assert find_orphans(machines) == {}
         assert (await rig.driver.inspect(lost.machine_id)).instance_id == again.instance_id
         await rig.destroy_all()
+
+
+async def test_processes_below_it_have_ended_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal is on its way for a while, on a busy host."""
+    late: list[Timer] = []
+
+    def kill_later(pid: int, signal: int) -> None:
+        late.append(Timer(0.2, kill, (pid, signal)))
+        late[-1].start()
+
+    machines, kill = tmp_path / "machines", os.kill
+    async with process_rig(tmp_path) as rig:
+        lost = await rig.started("sleep 1000 & wait")
+        pid = await pid_of(rig, lost.machine_id)
+        await eventually(lambda: len(descendants(pid)) == 2)
+        shutil.rmtree(machines / lost.machine_id / "run")
+        monkeypatch.setattr(os, "kill", kill_later)
+        with anyio.fail_after(DEADLINE_S):
+            await end_orphans(machines, lost.machine_id)
+        monkeypatch.undo()
+        assert marked(lost) == []
+        await rig.destroy_all()
+    for timer in late:
+        timer.join()
 
 
 @pytest.fixture

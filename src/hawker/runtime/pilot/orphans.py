@@ -5,15 +5,15 @@ to that names the machine.
 
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from hawker.fair.threads import Pool, in_thread
 from hawker.ids import MachineId
 from hawker.runtime import proc
 from hawker.runtime.pilot.channel import PILOT_OPTIONS
-from hawker.runtime.pilot.process_exit import end
+from hawker.runtime.pilot.process_exit import end, ended
 from hawker.runtime.pilot.rundir import RunDir
 
 _PROGRAMS = ("pilot", "keeper")
@@ -32,13 +32,16 @@ def find_orphans(machines: Path) -> dict[MachineId, list[int]]:
 
 
 async def end_orphans(machines: Path, machine_id: MachineId) -> None:
-    """End every orphaned pilot of the machine, and what descends from it."""
+    """End every orphaned pilot of the machine, and what descends from it. Returns when all of them have ended."""
     found = await in_thread(Pool.HOST, find_orphans, machines)
     for pid in found.get(machine_id, ()):
-        for below in _descendants(pid):
+        below = proc.descendants(pid)
+        for entry in below:
             with suppress(ProcessLookupError):
-                os.kill(below, signal.SIGKILL)
+                os.kill(entry.pid, signal.SIGKILL)
         await end(pid, lambda pid=pid: _machine_of(pid, machines) == machine_id)  # type: ignore[misc]
+        for entry in below:
+            await ended(entry.pid, partial(proc.is_there, entry))
 
 
 async def holder_of(run: RunDir) -> int | None:
@@ -48,10 +51,6 @@ async def holder_of(run: RunDir) -> int | None:
 
 def _holder_of(run: RunDir) -> int | None:
     return next((pid for pid in proc.named(*_PROGRAMS) if proc.has_open(pid, run.journal)), None)
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    return (entry.pid for entry in proc.descendants(pid))
 
 
 def _machine_of(pid: int, machines: Path) -> MachineId | None:
