@@ -30,6 +30,7 @@ from hawker.host.mount import (
     shows_layer,
     unmount,
 )
+from tests.waiting import wait_for
 
 _LINE = r"98 23 0:28 /a /data/with\040space\134x rw,relatime shared:7 - overlay over\054lay rw,lowerdir=/l"
 
@@ -101,7 +102,7 @@ def test_loop_device_goes_away_with_its_mount(area: Path) -> None:
     backing = Path("/sys/block", Path(device).name, "loop/backing_file")
     assert backing.read_text().strip() == str(file)
     unmount(target)
-    assert not backing.exists()
+    wait_for(lambda: not backing.exists())  # whoever looks for a free device may have it open
 
 
 @pytest.mark.root
