@@ -133,7 +133,7 @@ async def test_a_machine_that_may_be_at_a_node_that_was_not_heard_of_yet_is_not_
     api, knows = first(town).api, town.nodes_of_app(AppName(APP))
     near = next(host for host in town.hosts.values() if host.region == HERE and host.id not in knows)
     near.unheard = True
-    with pytest.raises(Unavailable, match=f"node {near.id} in region {HERE} has not been heard of since"):
+    with pytest.raises(Unavailable, match=f"node {near.id} in region {HERE} has not been heard of since this broker"):
         await api.call(GET_MACHINE, params=of_machine(NOBODY))
     near.unheard, near.down = False, True
     with pytest.raises(NotFound, match="machine not found"):

@@ -32,7 +32,7 @@ class Node(ValueObject, frozen=True, kw_only=True):
 
     @property
     def is_down(self) -> bool:
-        """As far as anybody can tell; what it has is then looked for nowhere else."""
+        """As far as gossip tells: it was heard of, or there was time to hear of it, and it does not live."""
         return not self.alive and not self.unheard
 
 

@@ -78,7 +78,7 @@ class CatalogDirectory:
         self._all: tuple[Node, ...] = ()
         self._made: dict[tuple[Value, ...], Node] = {}
         self._gossips = False
-        self._learns, self._learns_until = True, float("inf")
+        self._learns, self._learns_until = True, float("inf")  # gossip may tell of nodes that it was silent about
         self._nodes_until = 0.0
         self._revoked: Mapping[str, Revocation] = {}
         self._revoked_until = 0.0

@@ -29,7 +29,7 @@ class Reach:
         node = self.directory.node(node_id)
         if node is not None and node.unheard:
             raise Unavailable(
-                f"{self.named(node_id)} has not been heard of since this node began: nothing was done."
+                f"{self.named(node_id)} has not been heard of since this broker began: nothing was done."
                 " Try again in a moment. `hawker node forget` is for one that never comes back"
             )
         if node is not None and not node.alive:
