@@ -1,6 +1,7 @@
 """The output of machines on its way into their app's log: each piece once, over restarts of machines and of the
 daemon."""
 
+import math
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 from hawker.ids import AppName, EventId, InstanceId, MachineId
-from hawker.logs.app_log import LogLimits
+from hawker.logs.app_log import AppLog, LogLimits
 from hawker.logs.line import PROXY, KeptLine
 from hawker.logs.machine_logs import MachineLogs
 from hawker.record.app import APPS, AppRecord
@@ -24,7 +25,8 @@ from tests.waiting import eventually
 from tests.worker.machines import NOW, machine
 
 pytestmark = pytest.mark.anyio
-APP = AppName("stall")
+APP, OTHER = AppName("stall"), AppName("other")
+WORD = KeptLine(at=int(NOW * 1e9), machine="", stream=0, text="word", provider=PROXY)
 RECORD = machine()
 ID = RECORD.id
 
@@ -265,3 +267,53 @@ async def test_a_log_that_cannot_be_written_holds_nothing_up(desk: Desk) -> None
         desk.directory.unlink()
         logs.changed(ID)
         await until(logs, "one")
+
+
+@pytest.mark.parametrize("at", [2.0**64 / 1e9, math.inf, math.nan, 1e300])
+async def test_output_that_cannot_be_kept_troubles_no_other_app_and_no_daemon(desk: Desk, at: float) -> None:
+    await _add_other(desk)
+    desk.ring.chunks.append(OutputChunk(position=0, at=at, stream=1, process=0, data=b"poison\n"))
+    async with desk.daemon() as logs:
+        await eventually(lambda: _read(desk.ring), 20)
+        await logs.drain(ID)
+        logs.say(OTHER, WORD)
+        await eventually(lambda: _has(logs, OTHER), 20)
+        desk.ring.chunks.clear()
+        desk.ring.write("one\n")
+        await until(logs, "one")
+
+
+async def _add_other(desk: Desk) -> None:
+    app = AppRecord(id="a2", number=2, name=OTHER, org="personal", network="", network_id=2, created_at=NOW)
+    await desk.put(APPS, OTHER, app)
+
+
+async def _read(ring: Ring) -> bool:
+    return ring.reads > 0
+
+
+async def _has(logs: MachineLogs, app: AppName) -> bool:
+    return bool((await logs.tail(app, 1)).lines)
+
+
+async def test_line_without_an_end_from_a_time_to_come_is_not_held_open(desk: Desk) -> None:
+    desk.ring.chunks.append(OutputChunk(position=0, at=NOW + 1e9, stream=1, process=0, data=b"tw"))
+    async with desk.daemon() as logs:
+        await until(logs, "tw")
+
+
+async def test_log_whose_cursors_make_no_sense_ends_no_daemon(desk: Desk) -> None:
+    await desk.drop(MACHINES, ID)
+    await _add_other(desk)
+    broken: Any = {ID: "no cursor"}
+    AppLog(desk.directory / "a1", LogLimits(), NOW).append((), broken)
+    (desk.directory / "of an app that is gone").mkdir()
+    async with desk.daemon() as logs:
+        await eventually(lambda: _trimmed(desk.directory), 20)
+        logs.say(APP, WORD)
+        logs.say(OTHER, WORD)
+        await eventually(lambda: _has(logs, OTHER), 20)
+
+
+async def _trimmed(directory: Path) -> bool:
+    return not (directory / "of an app that is gone").exists()

@@ -6,6 +6,7 @@ waits for its log: who writes faster than an app's share has the oldest of its r
 """
 
 import shutil
+import struct
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +15,8 @@ from typing import TypeVar
 
 import anyio
 import anyio.abc
+import msgspec
+import zstandard
 
 from hawker.clock import Clock
 from hawker.errors import HawkerError
@@ -49,6 +52,17 @@ _LOOK_BYTES = 4 << 20  # of text in one frame, and what one machine has beyond i
 _READS = 8  # of one machine's ring in one look, of 4 MiB at the most each
 _RELEASE = "fly_release_version"
 _WAITING_WORDS = 100  # of one app
+_FAILURES = (
+    HawkerError,
+    OSError,
+    ValueError,
+    ArithmeticError,
+    struct.error,
+    msgspec.MsgspecError,
+    zstandard.ZstdError,
+)
+"""What keeping an app's log may raise, whatever its machines wrote or a disk made of it: trouble of that app alone."""
+
 _log = bind("hawker.logs")
 
 
@@ -129,7 +143,7 @@ class MachineLogs:
             return
         if self._has_all(record.app, machine_id, record.running.instance_id):
             return
-        with anyio.move_on_after(_DRAIN_S), suppress(HawkerError, OSError):
+        with anyio.move_on_after(_DRAIN_S), suppress(*_FAILURES):
             await self._take(record.app, [_Look(record, (), closing=True)])
 
     def _has_all(self, app: AppName, machine_id: MachineId, instance: str) -> bool:
@@ -245,7 +259,7 @@ class MachineLogs:
         log = None
         try:
             log = await self._log_of(app)
-        except OSError as error:
+        except _FAILURES as error:
             self._failed(app, watched, error)
         if log is None:
             watched.running.clear()
@@ -267,7 +281,7 @@ class MachineLogs:
         looks += [_Look(record, ()) for record in (*running[watched.turn :], *running[: watched.turn])]
         try:
             return await self._take(app, looks, words)
-        except (HawkerError, OSError) as error:
+        except _FAILURES as error:
             watched.changed |= changed
             self._failed(app, watched, error)
             return 0
@@ -327,7 +341,7 @@ class MachineLogs:
             after = chunks[-1].position if chunks else after
         exited = running is not None and running.exit is not None
         ended = look.closing or exited
-        old = [each for each in kept if ended or (not chunks and now_ns - each.at > OPEN_FOR_NS)]
+        old = [each for each in kept if ended or (not chunks and abs(now_ns - each.at) > OPEN_FOR_NS)]
         lines += closed_lines(facts, old)
         told = [event_line(facts, event) for event in look.events]
         return lines + told, Cursor(
@@ -391,7 +405,8 @@ class MachineLogs:
         for each in list(self._directory.iterdir()):
             if each.name not in known:
                 shutil.rmtree(each, ignore_errors=True)
-            else:
+                continue
+            with suppress(*_FAILURES):
                 (logs.get(each) or AppLog(each, self._limits, now)).trim(now)
 
 

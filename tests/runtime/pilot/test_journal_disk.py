@@ -12,11 +12,12 @@ from hawker.runtime.pilot.exit import read_journal
 from hawker.runtime.pilot.journal_disk import JOURNAL_BYTES, journal_disk_file, journal_disk_output, segment_bytes
 from hawker.runtime.pilot.output import OutputReader
 from hawker.runtime.pilot.rundir import RunDir
-from tests.runtime.pilot.records import STAMP, journal_record, ring, said
+from tests.runtime.pilot.records import STAMP, journal_record, output_record, ring, said
 from tests.runtime.plain import spec
 
 SPEC = msgspec.structs.replace(spec("unused"), output_bytes=2 * 10_000)
 SEGMENT = 12_288
+NOW = 1_000.0
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_a_journal_is_locked_and_takes_no_space_before_the_guest_writes(run: Run
         assert run.alive()
         found = os.fstat(fd)
         assert (found.st_size, found.st_blocks) == (JOURNAL_BYTES + 2 * SEGMENT, 0)
-    assert not run.alive() and journal_disk_output(run, OutputReader()) == []
+    assert not run.alive() and journal_disk_output(run, OutputReader(), NOW) == []
 
 
 def test_a_fresh_one_is_empty_and_a_resumed_one_is_kept(run: RunDir) -> None:
@@ -51,9 +52,11 @@ def test_a_fresh_one_is_empty_and_a_resumed_one_is_kept(run: RunDir) -> None:
         write(run, 0, journal_record(3, STAMP))
         write(run, JOURNAL_BYTES, ring((0, b"said")))
     with journal_disk_file(run, SPEC, resumed=True):
-        assert read_journal(run.journal).ready_at == 1.0 and said(journal_disk_output(run, OutputReader())) == [b"said"]
+        assert read_journal(run.journal).ready_at == 1.0 and said(journal_disk_output(run, OutputReader(), NOW)) == [
+            b"said"
+        ]
     with journal_disk_file(run, SPEC):
-        assert read_journal(run.journal).ready_at is None and journal_disk_output(run, OutputReader()) == []
+        assert read_journal(run.journal).ready_at is None and journal_disk_output(run, OutputReader(), NOW) == []
 
 
 def test_nobody_takes_one_that_is_held_or_a_link_in_its_place(run: RunDir, tmp_path: Path) -> None:
@@ -69,10 +72,10 @@ def test_output_is_in_two_segments_and_goes_on_after_a_position(run: RunDir) -> 
     with journal_disk_file(run, SPEC):
         write(run, JOURNAL_BYTES + SEGMENT, ring((0, b"one\n"), (1, b"two\n")))
         write(run, JOURNAL_BYTES, ring((2, b"three\n")))
-        assert said(journal_disk_output(run, OutputReader())) == [b"one\n", b"two\n", b"three\n"]
+        assert said(journal_disk_output(run, OutputReader(), NOW)) == [b"one\n", b"two\n", b"three\n"]
         assert (
-            said(journal_disk_output(run, OutputReader(), after=1))
-            == said(journal_disk_output(run, OutputReader(), tail=1))
+            said(journal_disk_output(run, OutputReader(), NOW, after=1))
+            == said(journal_disk_output(run, OutputReader(), NOW, tail=1))
             == [b"three\n"]
         )
 
@@ -82,19 +85,26 @@ def test_a_segment_that_was_begun_again_ends_where_the_new_ends(run: RunDir) -> 
         write(run, JOURNAL_BYTES, ring(*((at, b"old") for at in range(9))))
         write(run, JOURNAL_BYTES + SEGMENT, ring((9, b"mid"), (10, b"mid")))
         write(run, JOURNAL_BYTES, ring((11, b"new")))
-        assert said(journal_disk_output(run, OutputReader())) == [b"mid", b"mid", b"new"]
+        assert said(journal_disk_output(run, OutputReader(), NOW)) == [b"mid", b"mid", b"new"]
 
 
 def test_bytes_across_the_border_of_a_segment_are_no_record(run: RunDir) -> None:
     with journal_disk_file(run, SPEC):
         write(run, JOURNAL_BYTES, ring((0, bytes(SEGMENT - 30)), (1, b"reaches into the next")))
-        assert [chunk.position for chunk in journal_disk_output(run, OutputReader())] == [0]
+        assert [chunk.position for chunk in journal_disk_output(run, OutputReader(), NOW)] == [0]
+
+
+def test_output_of_a_time_to_come_came_now(run: RunDir) -> None:
+    with journal_disk_file(run, SPEC):
+        records = output_record(0, b"before"), output_record(1, b"after", unix_ns=(1 << 63) - 1)
+        write(run, JOURNAL_BYTES, b"".join(records))
+        assert [chunk.at for chunk in journal_disk_output(run, OutputReader(), NOW)] == [5.0, NOW]
 
 
 def test_a_ledger_that_is_not_there_or_cut_short_is_silent(run: RunDir) -> None:
-    assert journal_disk_output(run, OutputReader()) == []
+    assert journal_disk_output(run, OutputReader(), NOW) == []
     run.journal.write_bytes(b"short")
-    assert journal_disk_output(run, OutputReader()) == []
+    assert journal_disk_output(run, OutputReader(), NOW) == []
 
 
 @given(st.binary(max_size=400), st.binary(max_size=400))
@@ -103,4 +113,6 @@ def test_foreign_bytes_are_no_output(tmp_path_factory: pytest.TempPathFactory, f
     with journal_disk_file(run, SPEC):
         write(run, JOURNAL_BYTES, first)
         write(run, JOURNAL_BYTES + SEGMENT, second)
-        assert journal_disk_output(run, OutputReader()) == journal_disk_output(run, OutputReader(), tail=5) == []
+        assert (
+            journal_disk_output(run, OutputReader(), NOW) == journal_disk_output(run, OutputReader(), NOW, tail=5) == []
+        )

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hawker.runtime.driver import MAX_PROCESSES
 from hawker.runtime.pilot import output
 from hawker.runtime.pilot.output import ANSWER_MAX, OutputReader, Segment, read_output, scan
 from tests.runtime.pilot.records import output_record, ring, said
@@ -165,3 +166,25 @@ def test_following_gives_what_reading_anew_gives(counts: list[int], data: st.Dat
             found = reader.read(segments, after=after)
             assert found == read_output(segments, after=after)
             after = found[-1].position
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"position": 1 << 63},
+        {"unix_ns": 1 << 63},
+        {"unix_ns": (1 << 64) - 1},
+        {"stream": 0},
+        {"stream": 3},
+        {"process": MAX_PROCESSES},
+        {"process": 255},
+    ],
+)
+def test_record_that_no_pilot_writes_is_where_its_segment_ends(field: dict[str, int]) -> None:
+    impossible = output_record(**{"position": 1, **field}, data=b"two")
+    assert said(list(scan(output_record(0, b"one") + impossible + output_record(2, b"three"), -1))) == [b"one"]
+
+
+def test_record_of_the_last_moment_stream_and_process_is_one() -> None:
+    (chunk,) = scan(output_record(0, b"one", stream=2, unix_ns=(1 << 63) - 1, process=MAX_PROCESSES - 1), -1)
+    assert (chunk.stream, chunk.process) == (2, MAX_PROCESSES - 1)

@@ -15,6 +15,7 @@ from hawker.errors import Unavailable
 from hawker.runtime.pilot import frames, requests
 from hawker.runtime.pilot.connection import Connection
 from hawker.runtime.pilot.frames import FrameKind, FrameParser
+from hawker.runtime.pilot.journal_disk import JOURNAL_BYTES
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.serial_ports import (
     END,
@@ -28,6 +29,7 @@ from hawker.runtime.pilot.serial_ports import (
 )
 from hawker.runtime.proc import named
 from tests.runtime.pilot.liar import HELLO, port_pilot
+from tests.runtime.pilot.records import output_record
 from tests.runtime.plain import spec
 from tests.waiting import eventually
 
@@ -233,3 +235,11 @@ def test_hostile_bytes_are_held_only_in_part(data: bytes, size: int) -> None:
 @given(st.binary(min_size=NONCE_BYTES, max_size=NONCE_BYTES))
 def test_a_nonce_holds_no_escape(random: bytes) -> None:
     assert max(nonce_of(random)) < 0x80
+
+
+async def test_output_is_never_later_than_the_host_s_own_time(channel: SerialPortsChannel, run: RunDir) -> None:
+    with channel.files(run, SPEC):
+        with run.journal.open("r+b") as ledger:
+            ledger.seek(JOURNAL_BYTES)
+            ledger.write(output_record(0, b"said", unix_ns=(1 << 63) - 1))
+        assert [(chunk.data, chunk.at) for chunk in channel.output(run)] == [(b"said", ManualClock().now())]

@@ -9,17 +9,21 @@ from pathlib import Path
 import anyio
 import pytest
 
+from hawker.clock import ManualClock
 from hawker.errors import Unavailable
 from hawker.runtime.pilot import frames, messages, requests
 from hawker.runtime.pilot.frames import FrameKind, FrameParser
+from hawker.runtime.pilot.journal_disk import JOURNAL_BYTES
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.vsock import VsockChannel
 from tests.runtime.pilot.liar import DEADLINE_S, HELLO
+from tests.runtime.pilot.records import output_record
 from tests.runtime.plain import spec
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-CHANNEL = VsockChannel()
+CLOCK = ManualClock()
+CHANNEL = VsockChannel(CLOCK)
 CONNECT = b"CONNECT 1024\n"
 
 
@@ -126,3 +130,10 @@ async def test_a_link_in_the_socket_s_place_leads_nowhere(run: RunDir, tmp_path:
         assert waited.cancelled_caught
         with pytest.raises(BlockingIOError):
             another.accept()
+
+
+async def test_output_is_never_later_than_the_host_s_own_time(run: RunDir) -> None:
+    with run.journal.open("r+b") as ledger:
+        ledger.seek(JOURNAL_BYTES)
+        ledger.write(output_record(0, b"said", unix_ns=(1 << 63) - 1))
+    assert [(chunk.data, chunk.at) for chunk in CHANNEL.output(run)] == [(b"said", CLOCK.now())]

@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from msgspec.structs import replace
+
 from hawker.runtime.driver import OutputChunk
 from hawker.runtime.pilot.output import SEGMENT_DEFAULT, SEGMENT_MAX, OutputReader, Segment
 from hawker.runtime.pilot.rundir import RunDir
@@ -36,9 +38,10 @@ def journal_disk_file(run: RunDir, spec: InstanceSpec, *, resumed: bool = False)
 
 
 def journal_disk_output(
-    run: RunDir, reader: OutputReader, *, after: int = -1, tail: int | None = None
+    run: RunDir, reader: OutputReader, now: float, *, after: int = -1, tail: int | None = None
 ) -> list[OutputChunk]:
-    """Read recorded output: see `Driver.output`."""
+    """Read recorded output: see `Driver.output`. Nothing of it is later than `now`, Unix seconds: the guest may say
+    so, but it has yet to happen."""
     try:
         size = os.stat(run.journal).st_size
     except FileNotFoundError:
@@ -47,4 +50,5 @@ def journal_disk_output(
     first, second = (
         Segment(run.journal, offset=JOURNAL_BYTES + at * length, length=length, consecutive=True) for at in range(2)
     )
-    return reader.read((first, second), after=after, tail=tail)
+    chunks = reader.read((first, second), after=after, tail=tail)
+    return [chunk if chunk.at <= now else replace(chunk, at=now) for chunk in chunks]

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
 
-from hawker.runtime.driver import OutputChunk
+from hawker.runtime.driver import MAX_PROCESSES, OutputChunk
 from hawker.value_object import ValueObject
 
 ANSWER_MAX = 4 << 20  # bytes in one answer
 SEGMENT_MAX = 64 << 20  # far above any limit we set; what is past it is not ours
 SEGMENT_DEFAULT = 4 << 20
-_POSITION_MAX = (1 << 63) - 1  # what others can store
+_NUMBER_MAX = (1 << 63) - 1  # what others can store
+_STREAMS = (1, 2)
 _TRIES = 3
 _MARKS = 1024
 _HEAD = struct.Struct("<IIQQBBxx")
@@ -135,12 +136,14 @@ def scan(data: bytes, after: int, *, consecutive: bool = False) -> Iterator[Outp
 def _records(
     data: bytes, after: int, consecutive: bool, expected: int | None
 ) -> Iterator[tuple[int, int, OutputChunk | None]]:
-    """Where each record ends, its position, and the record itself past `after`."""
+    """Where each record ends, its position, and the record itself past `after`. A record that cannot be ends them."""
     at, view = 0, memoryview(data)
     while at + _HEAD.size <= len(data):
         crc, length, position, unix_ns, stream, process = _HEAD.unpack_from(data, at)
         end = at + _HEAD.size + length
-        if end > len(data) or position > _POSITION_MAX or (consecutive and expected not in (None, position)):
+        if end > len(data) or position > _NUMBER_MAX or (consecutive and expected not in (None, position)):
+            return
+        if unix_ns > _NUMBER_MAX or stream not in _STREAMS or process >= MAX_PROCESSES:  # no pilot wrote it
             return
         expected, chunk = position + 1, None
         if position > after:

@@ -63,7 +63,7 @@ class SerialPortsChannel:
         return await holder_of(run)
 
     def output(self, run: RunDir, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
-        return journal_disk_output(run, self._reader, after=after, tail=tail)
+        return journal_disk_output(run, self._reader, self._clock.now(), after=after, tail=tail)
 
 
 class PortStream:

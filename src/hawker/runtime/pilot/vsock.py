@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.runtime.driver import OutputChunk
 from hawker.runtime.pilot.channel import endpoint
@@ -30,7 +31,8 @@ _ANSWER_MAX = 16  # bytes, with the newline
 class VsockChannel:
     """Keeps `Channel`. What is launched inherits the ledger as 3."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._reader = OutputReader()
 
     @contextmanager
@@ -48,7 +50,7 @@ class VsockChannel:
         return await holder_of(run)
 
     def output(self, run: RunDir, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
-        return journal_disk_output(run, self._reader, after=after, tail=tail)
+        return journal_disk_output(run, self._reader, self._clock.now(), after=after, tail=tail)
 
 
 class VsockStream:

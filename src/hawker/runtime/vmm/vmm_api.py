@@ -302,7 +302,7 @@ class ApiVmm:
         self.program = program.command
 
     def channel(self) -> PilotChannel:
-        return VsockChannel()
+        return VsockChannel(self._clock)
 
     async def check(self) -> None:
         await self._program.check(self._lack_of_kvm)
