@@ -76,3 +76,13 @@ def test_a_label_alarms_stand_on_cannot_be_forged() -> None:
 def test_a_page_with_too_many_series_is_left_out() -> None:
     with pytest.raises(ValueError, match="more than 5000 series"):
         read_page(MetricsPage("".join(f'a{{n="{n}"}} 1\n' for n in range(5001)), {}))
+
+
+@pytest.mark.parametrize("at", ["9e999", "-inf", "1" + "0" * 400, "9" * 5000, "9223372036854775808", "-1e300"])
+def test_page_with_a_time_that_cannot_be_written_is_refused_and_not_all_pages(at: str) -> None:
+    with pytest.raises(ValueError, match=r"not in Prometheus|a time that cannot be"):
+        read_page(MetricsPage(f"a 1\na 2 {at}\n", WEB))
+
+
+def test_page_with_a_far_but_possible_time_is_read() -> None:
+    assert _join(MetricsPage("a 1 -9223372036854774\n", WEB))[-1] == 'a{app="web",instance="a1"} 1.0 -9223372036854774'

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from hawker.value_object import ValueObject
 
 Labels = Mapping[str, str]
 
 MOST_SERIES = 5_000  # of one page
+_LAST_S = (1 << 63) // 1000  # from 1970 in either direction: times are written as 64 bits of milliseconds
 _OURS = ("hawker_", "scrape_", "__", "ALERTS")
 _TARGET_LABELS = frozenset({"job", "cluster", "exported_job", "exported_cluster"})
 
@@ -37,16 +39,23 @@ def read_page(page: MetricsPage) -> list[Metric]:
     """Its families, with the labels. Raises `ValueError` when it is not in the format."""
     try:
         families = list(text_string_to_metric_families(page.text))
-    except (ValueError, IndexError, KeyError, TypeError) as error:
+    except (ValueError, ArithmeticError, IndexError, KeyError, TypeError) as error:
         raise ValueError(f"not in Prometheus's text format: {error}") from error
     families = [family for family in families if not _is_ours(family.name)]
     for family in families:
         family.samples = [sample for sample in family.samples if not _is_ours(sample.name)]
     if sum(len(family.samples) for family in families) > MOST_SERIES:
         raise ValueError(f"more than {MOST_SERIES} series")
+    if not all(_has_a_time(sample) for family in families for sample in family.samples):
+        raise ValueError("a series has a time that cannot be")
     for family in families:
         family.samples = [sample._replace(labels=_labelled(sample.labels, page.labels)) for sample in family.samples]
     return [family for family in families if family.samples]
+
+
+def _has_a_time(sample: Sample) -> bool:
+    """Or says none. What cannot be written, or read by Prometheus, would take the whole page with it."""
+    return sample.timestamp is None or -_LAST_S < float(sample.timestamp) < _LAST_S
 
 
 def one_page(pages: Sequence[Iterable[Metric]]) -> str:
