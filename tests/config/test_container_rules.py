@@ -61,6 +61,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"mounts": [{"name": "nope", "path": "/a"}]}, "containers[0].mounts[0].name: there is no volume 'nope'"),
     ({"mounts": [{"name": "shared", "path": "a"}]}, "containers[0].mounts[0].path must be"),
     ({"mounts": [{"name": "shared", "path": "/proc/1"}]}, "containers[0].mounts[0].path: '/proc/1' is the kernel's"),
+    ({"mounts": [{"name": "shared", "path": "//proc"}]}, "containers[0].mounts[0].path must be"),
     ({"mounts": [{"name": "shared", "path": "/a"}] * 2}, "containers[0].mounts[1].path: '/a' is taken"),
     ({"healthchecks": [CHECK, CHECK]}, "containers[0].healthchecks: two of them"),
     ({"healthchecks": [{"name": "a"}]}, "containers[0].healthchecks[0].needs exactly one"),

@@ -80,7 +80,7 @@ def test_each_field_of_what_runs_is_complained_of_by_its_path(runs: MachineProce
     assert complaint.startswith(path)
 
 
-@pytest.mark.parametrize("path", ["", "/", "a", "/a/", "/a/../b", "/a//b", "/a\0"])
+@pytest.mark.parametrize("path", ["", "/", "a", "/a/", "/a/../b", "/a//b", "//a", "///a", "/a\0"])
 def test_a_path_inside_is_absolute_and_plain(path: str) -> None:
     assert list(path_complaints("path", path))
 

@@ -23,6 +23,7 @@ def complaints(*given: dict[str, Any], **fields: Any) -> list[str]:
         {**GOOD, "size_gb": 0, "encrypted": True, "extend_threshold_percent": 0},
         {**GOOD, "extend_threshold_percent": 80, "add_size_gb": 1, "size_gb_limit": 10},
         {**GOOD, "path": "/process"},
+        {**GOOD, "path": "//data//of"},
     ],
 )
 def test_mounts_of_clients_are_fine(mount: dict[str, Any]) -> None:
@@ -44,6 +45,9 @@ def test_mounts_of_clients_are_fine(mount: dict[str, Any]) -> None:
         ({**GOOD, "path": "/proc/self/"}, "is the platform's"),
         ({**GOOD, "path": "/./dev/shm"}, "is the platform's"),
         ({**GOOD, "path": "/.hawker/pilot"}, "is the platform's"),
+        ({**GOOD, "path": "//.hawker"}, "is the platform's"),
+        ({**GOOD, "path": "//./proc/self"}, "is the platform's"),
+        ({**GOOD, "path": "///sys"}, "is the platform's"),
         ({**GOOD, "size_gb": -1}, "size_gb must be between"),
         ({**GOOD, "extend_threshold_percent": 80}, "add_size_gb is required"),
         ({**GOOD, "extend_threshold_percent": 100, "add_size_gb": 1}, "between 1 and 99"),

@@ -8,10 +8,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hawker.clock import ManualClock
 from hawker.errors import BadRequest, WrongState
-from hawker.ids import MachineId
-from hawker.runtime.container import hand_over, lay_root, resolve
+from hawker.host.cgroup import Cgroups, find_hierarchies
+from hawker.host.mount import mounts
+from hawker.ids import MachineId, NodeId
+from hawker.runtime.container import ContainerTechnology, hand_over, lay_mounts, lay_root, resolve
+from hawker.runtime.crun import Crun
+from hawker.runtime.launcher.launcher_choice import LauncherChoice
+from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import MountSpec, ProcessSpec
+from tests.runtime.plain import spec
 
 M = MachineId("0123456789abcd")
 
@@ -94,6 +101,69 @@ def test_nothing_goes_over_the_kernel_s_own(tmp_path: Path, target: str) -> None
     (tmp_path / "link").symlink_to("/proc")
     with pytest.raises(BadRequest, match="nothing can be mounted"):
         lay_root(M, web(tmp_path, target))
+
+
+def volumes(*targets: str) -> tuple[MountSpec, ...]:
+    return tuple(MountSpec(source="/somewhere", target=target) for target in targets)
+
+
+def test_volumes_of_a_machine_are_told_where_they_truly_go(tmp_path: Path) -> None:
+    (tmp_path / "srv").symlink_to("/real")
+    (tmp_path / ".hawker").mkdir()
+    (tmp_path / ".hawker/pilot").touch()  # of an instance before, in a root filesystem that is kept
+    laid = lay_mounts(tmp_path, volumes("/srv/data", "//plain", "/process"))
+    assert [mount.target for mount in laid] == ["/real/data", "/plain", "/process"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/",
+        "//.hawker",
+        "/.hawker/pilot",
+        "//proc",
+        "/sys/fs",
+        "/dev",
+        "/.fly",
+        "/pilot",
+        "/kernel/self",
+        "/up",
+        "/up/.fly",
+    ],
+)
+def test_no_volume_goes_over_the_platform_s_own(tmp_path: Path, target: str) -> None:
+    (tmp_path / "pilot").symlink_to("/.hawker")
+    (tmp_path / "kernel").symlink_to("proc")
+    (tmp_path / "up").symlink_to("../..")
+    with pytest.raises(BadRequest, match=f"nothing can be mounted on {target}"):
+        lay_mounts(tmp_path, volumes(target))
+
+
+@pytest.mark.parametrize(("own", "link"), [(".hawker", "/data"), (".hawker/pilot", "/data/pilot"), ("proc", "data/x")])
+def test_no_link_leads_the_platform_s_own_below_a_volume(tmp_path: Path, own: str, link: str) -> None:
+    (tmp_path / own).parent.mkdir(exist_ok=True)
+    (tmp_path / own).symlink_to(link)
+    with pytest.raises(BadRequest, match=f"a link to /data.* in the place of the platform's /{own}"):
+        lay_mounts(tmp_path, volumes("/data"))
+    assert lay_mounts(tmp_path, ()) == (), "without a volume there is nothing to lead it to"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("launcher", LauncherChoice)
+async def test_bundle_of_a_machine_has_the_true_place_of_its_volume(tmp_path: Path, launcher: LauncherChoice) -> None:
+    root, run = tmp_path / "root", RunDir(tmp_path / "run")
+    root.mkdir()
+    run.path.mkdir()
+    (root / "srv").symlink_to("/really/there")
+    (root / "data").symlink_to("/.hawker")
+    cgroups = Cgroups(NodeId("0123456789abcdef"), find_hierarchies(mounts()))
+    technology = ContainerTechnology(Crun(tmp_path / "crun", cgroups), cgroups, ManualClock(), launcher=launcher)
+    given = msgspec.structs.replace(spec("true"), rootfs=str(root), mounts=volumes("/srv/it"))
+    await technology.lay_out(given, run)
+    (laid,) = (each.read_bytes() for each in run.path.iterdir() if each.name != "pilot")
+    assert b"/really/there/it" in laid and b"/srv/it" not in laid
+    with pytest.raises(BadRequest, match=r"/data, which is /\.hawker inside"):
+        await technology.lay_out(msgspec.structs.replace(given, mounts=volumes("/data")), run)
 
 
 def test_a_root_that_is_not_mounted_is_said(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """What a config must satisfy beyond its shape. Pure: each rule yields complaints that open with the field's path."""
 
-import posixpath
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
@@ -16,6 +15,7 @@ from hawker.config.process_rules import (
     env_complaints,
     files_complaints,
     image_complaints,
+    plain_path,
     restart_complaints,
     run_complaints,
     stop_complaints,
@@ -253,8 +253,8 @@ def _names_the_nodes(name: str) -> bool:
 MAX_MOUNTS = 1
 MAX_PATH_CHARS = 1024
 MAX_GB = 1_000_000
-_TAKEN = ("/proc", "/sys", "/dev", "/.hawker", "/.fly")
-"""Where the platform's own mounts are."""
+PLATFORM_PATHS = ("/proc", "/sys", "/dev", "/.hawker", "/.fly")
+"""Where the platform's own mounts are, each directly below the root."""
 
 
 def mounts(config: MachineConfig) -> Iterator[str]:
@@ -281,11 +281,11 @@ def _path(mount: Mount) -> Iterator[str]:
     if not path.startswith("/") or not path.isprintable() or len(path) > MAX_PATH_CHARS:
         yield f"path must be an absolute path of at most {MAX_PATH_CHARS} characters, not {path!r:.80}"
         return
-    plain = posixpath.normpath(path.rstrip("/") or "/")
+    plain = plain_path(path)
     if ".." in path.split("/") or plain == "/":
         yield f"path must be below the root and without .., not {path!r:.80}"
-    if any(plain == taken or plain.startswith(f"{taken}/") for taken in _TAKEN):
-        yield f"path {path!r:.80} is the platform's: {', '.join(_TAKEN)} cannot be mounted over"
+    if any(plain == taken or plain.startswith(f"{taken}/") for taken in PLATFORM_PATHS):
+        yield f"path {path!r:.80} is the platform's: {', '.join(PLATFORM_PATHS)} cannot be mounted over"
 
 
 def _growth(mount: Mount) -> Iterator[str]:

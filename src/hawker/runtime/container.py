@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from hawker import guest
 from hawker.clock import Clock
+from hawker.config.rules import PLATFORM_PATHS
 from hawker.errors import BadRequest, CannotStart, NotServed, Unavailable, WrongState
 from hawker.fair.threads import Pool, in_thread
 from hawker.host import cgroup, cgroup_memory, netns
@@ -39,7 +40,7 @@ from hawker.runtime.launcher.box import Inexpressible
 from hawker.runtime.launcher.launch import BoxLauncher
 from hawker.runtime.launcher.launcher_choice import LauncherChoice
 from hawker.runtime.launcher.launcher_trial import LauncherTrial, TrialMachine
-from hawker.runtime.oci_bundle import OPEN_FILES, ContainerPlacement, cgroup_bounds, oci_config
+from hawker.runtime.oci_bundle import OPEN_FILES, PILOT_PATH, ContainerPlacement, cgroup_bounds, oci_config
 from hawker.runtime.pilot.channel import PILOT_OPTIONS, PilotChannel, UnixSocketChannel
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.pilot.process_exit import end
@@ -50,6 +51,7 @@ _log = bind("hawker.container")
 Userns: TypeAlias = Literal["auto", "on", "off"]
 
 _KERNELS_OWN = ("proc", "dev", "sys")
+_PLATFORMS_OWN = tuple(path.removeprefix("/") for path in PLATFORM_PATHS)
 _LINKS_MAX = 40  # as the kernel has it
 SUSPEND_TIMEOUT_S = 10.0  # for the last of a machine's processes to come to a halt
 _UNUSED = (0, 0, 0o755)  # owner, group and permissions of a new volume
@@ -159,9 +161,11 @@ class ContainerTechnology:
         _refuse_incomplete(spec)
         with acting_as(spec.first_id):
             processes = tuple(lay_root(spec.machine_id, process) for process in spec.processes)
-        for mount in spec.mounts:
-            hand_over(Path(spec.rootfs or "/"), mount, spec.first_id or 0)
-        laid = msgspec.structs.replace(spec, processes=processes)
+        root = Path(spec.rootfs or "/")
+        mounts = lay_mounts(root, spec.mounts)
+        for mount in mounts:
+            hand_over(root, mount, spec.first_id or 0)
+        laid = msgspec.structs.replace(spec, processes=processes, mounts=mounts)
         placement = replace(_placement(self._cgroups, spec.machine_id, _own_pilot(run)), profile=self._profile)
         if self._launcher is LauncherChoice.HAWKER:
             try:
@@ -358,8 +362,21 @@ def lay_root(machine_id: MachineId, process: ProcessSpec) -> ProcessSpec:
         if (root / name).is_symlink():
             (root / name).unlink()
         (root / name).mkdir(exist_ok=True)
-    mounts = tuple(msgspec.structs.replace(each, target=_place(root, each.target)) for each in process.mounts)
+    mounts = tuple(
+        msgspec.structs.replace(each, target=_place(root, each.target, _KERNELS_OWN)) for each in process.mounts
+    )
     return msgspec.structs.replace(process, mounts=mounts)
+
+
+def lay_mounts(root: Path, mounts: tuple[MountSpec, ...]) -> tuple[MountSpec, ...]:
+    """The mounts of a machine with their true targets. Raises `BadRequest` for one that a link in the image leads over
+    a path of the platform's, and for a link in the place of such a path, whose way a mount could cover: the pilot is
+    executed by its path when all is mounted."""
+    for own in (*PLATFORM_PATHS, PILOT_PATH) if mounts else ():
+        if (found := resolve(root, own)) != own:
+            text = f"the image has a link to {found} in the place of the platform's {own}"
+            raise BadRequest(f"nothing can be mounted on {mounts[0].target}: {text}")
+    return tuple(msgspec.structs.replace(each, target=_place(root, each.target, _PLATFORMS_OWN)) for each in mounts)
 
 
 def hand_over(root: Path, mount: MountSpec, first_id: int) -> None:
@@ -382,10 +399,11 @@ def hand_over(root: Path, mount: MountSpec, first_id: int) -> None:
         os.chmod(mount.source, stat.S_IMODE(place.st_mode) & 0o777)
 
 
-def _place(root: Path, target: str) -> str:
+def _place(root: Path, target: str, taken: tuple[str, ...]) -> str:
+    """`taken` are names in the root."""
     found = resolve(root, target)
-    if found.split("/")[1] in ("", *_KERNELS_OWN):
-        raise BadRequest(f"nothing can be mounted on {target}, which is {found} of the container")
+    if found.split("/")[1] in ("", *taken):
+        raise BadRequest(f"nothing can be mounted on {target}, which is {found} inside: that is the platform's")
     return found
 
 
