@@ -17,9 +17,11 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
+#include <linux/magic.h>
 #include <unistd.h>
 
 #include "groups.h"
@@ -149,15 +151,19 @@ static void load_filter(const struct field *fields) {
         fail("load", "the filter of system calls");
 }
 
-/* From the pilot's first instruction on. The older name is the one of kernels before 5.8. */
+/* From the pilot's first instruction on. The older name is the one of kernels before 5.8. A plain file, which a tenant
+ * could bring to the place of /proc, would take the order, and nothing would be confined. */
 static void confine(const struct plan *plan) {
     struct record profile;
+    struct statfs about;
     char order[256];
     if (!plan_find(plan, APPARMOR, &profile)) return;
     int length = snprintf(order, sizeof order, "exec %s", profile.fields[0].bytes);
     if (length < 0 || (size_t)length >= sizeof order) fail_with(EINVAL, "confine by", "a profile of a long name");
     int fd = open("/proc/self/attr/apparmor/exec", O_WRONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) fd = open("/proc/self/attr/exec", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0 && (fstatfs(fd, &about) < 0 || about.f_type != PROC_SUPER_MAGIC))
+        fail_with(EINVAL, "confine by", "a /proc that is not the kernel's");
     if (fd < 0 || write(fd, order, (size_t)length) != length) fail("confine by the profile", profile.fields[0].bytes);
     close(fd);
 }

@@ -105,3 +105,19 @@ async def test_a_profile_that_cannot_be_had_ends_the_launch_before_the_machine_b
     with pytest.raises(Unavailable, match="confine by the profile hawker-ab12"):
         await launcher.run(machine_id, directory, ())
     assert not trial.cgroups.knows(machine_id)
+
+
+async def test_no_order_to_confine_goes_into_a_file_in_the_place_of_proc(trial: LauncherTrial, directory: Path) -> None:
+    launcher, machine_id = BoxLauncher(trial.cgroups), new_machine_id(CLOCK)
+    order = directory / "root/proc/self/attr/apparmor/exec"
+    order.parent.mkdir(parents=True)
+    order.write_text("")
+    give_files(directory, trial.first_id)
+    config = msgspec.json.decode(trial.machine(machine_id, directory).ours)
+    config["process"]["apparmorProfile"] = "hawker-ab12"
+    config["mounts"] = [mount for mount in config["mounts"] if mount["destination"] != "/proc"]
+    launcher.lay_out(msgspec.json.encode(config), directory)
+    with pytest.raises(Unavailable, match="confine by a /proc that is not the kernel's"):
+        await launcher.run(machine_id, directory, ())
+    assert order.read_text() == ""
+    assert not trial.cgroups.knows(machine_id)
