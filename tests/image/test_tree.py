@@ -205,6 +205,15 @@ def test_limits_are_kept() -> None:
         new().add(0, b"x" * 256, file())
 
 
+def test_implied_directories_count_as_files_do() -> None:
+    tree = new(ImageLimits(max_files=4))
+    tree.add(0, b"a/b/c", file())
+    tree.add(0, b"a/b", folder(0o700))
+    tree.add(0, b"l", link("a/x/y"))
+    with pytest.raises(TreeError, match="more than 4 files and directories"):
+        tree.add(0, b"l/f", file())
+
+
 def test_long_names_in_link_targets_are_refused() -> None:
     with pytest.raises(TreeError, match="a name of 300 bytes"):
         merged([("l", link("y" * 300)), ("l/f", file())])

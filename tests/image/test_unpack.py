@@ -22,6 +22,10 @@ _SMALL = ImageLimits(
 )
 
 
+def _xattrs(count: int) -> dict[str, str]:
+    return {f"SCHILY.xattr.user.{number}": "v" for number in range(count)}
+
+
 @pytest.mark.parametrize(
     ("members", "says", "culprit"),
     [
@@ -38,9 +42,12 @@ _SMALL = ImageLimits(
         ([("d/" * 30 + "f", b"")], "nested deeper than 20", "d/d/"),
         ([(".wh.x/y", b"")], "below a whiteout", ".wh.x/y"),
         ([(str(number), b"") for number in range(51)], "more than 50 entries", "49"),
+        ([(f"{number}/" + "d/" * 15 + "f", b"") for number in range(4)], "more than 50 files and directories", "2/d"),
         ([("big", bytes(MIB + 1))], f"more than {MIB} bytes in one layer", "big"),
         ([symlink(str(number), "t" * 1000) for number in range(30)], "bytes of names and attributes", ""),
         ([entry("x", pax_headers={"SCHILY.xattr.user.big": "v" * 3000})], "extended attributes of more than", "x"),
+        ([entry(str(n), pax_headers=_xattrs(60)) for n in range(3)], "bytes of names and attributes", "2"),
+        ([entry("x", pax_headers=_xattrs(65))], "more than 64 extended attributes", "x"),
         ([(tarfile.TarInfo(""), b"")], "root itself", ""),
     ],
 )

@@ -83,6 +83,7 @@ class FileTree:
     def __init__(self, limits: ImageLimits) -> None:
         self.root = TreeDirectory(_IMPLIED)
         self._depth = limits.max_depth
+        self._max_files = self._names_left = limits.max_files
         self._steps_left = _STEPS_PER_FILE * limits.max_files
 
     def add(self, layer: int, name: bytes, node: Node) -> None:
@@ -133,6 +134,8 @@ class FileTree:
         if old and isinstance(node, TreeDirectory) and isinstance(old[0], TreeDirectory):
             old[0].meta = node.meta
             node = old[0]
+        else:
+            self._count_name()
         parent.children[name] = (node, layer)
 
     def _white_out(self, layer: int, parts: list[bytes]) -> None:
@@ -192,6 +195,12 @@ class FileTree:
             if len(way) > self._depth:
                 raise TreeError(f"directories nested deeper than {self._depth}")
         return way[-1]
+
+    def _count_name(self) -> None:
+        """Implied directories too: an entry of a few bytes once packed can ask for hundreds of them."""
+        self._names_left -= 1
+        if self._names_left < 0:
+            raise TreeError(f"more than {self._max_files} files and directories")
 
     def _count_step(self) -> None:
         self._steps_left -= 1

@@ -7,6 +7,7 @@ are dropped (a machine gets its own /dev), sockets cannot be in a tar, set-id bi
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from hawker.ids import Digest
 from hawker.image.blobs import ArrivingBlob
@@ -24,6 +25,10 @@ _KEPT_XATTRS = ("user.", "security.capability")
 _DROPPED_XATTRS = ("user.overlay.",)  # overlayfs would obey them
 _LINK_LIMIT = 4095
 _XATTRS_LIMIT = 2048  # of one entry: what every filesystem on the way can hold
+_XATTRS_MOST = 64  # of one entry
+_XATTR_BYTES = 128  # of memory for an attribute, beside its value and its name, whose characters take up to 4 each
+
+Xattrs: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
 class PoolFull(Exception):
@@ -83,20 +88,22 @@ class Unpacker:
                 archive = TarReader(stream, self._limits.max_path)
                 for entry in archive:
                     name = entry.name
-                    self._count(entry)
-                    self._place(number, entry, archive)
+                    xattrs = kept_xattrs(entry)
+                    self._count(entry, xattrs)
+                    self._place(number, entry, xattrs, archive)
         except TarError as error:
             raise BadLayer(layer.digest, str(error), shown(error.entry)) from error
         except (TreeError, InflateError) as error:
             raise BadLayer(layer.digest, str(error), shown(name)) from error
 
-    def _count(self, entry: TarEntry) -> None:
+    def _count(self, entry: TarEntry, xattrs: Xattrs) -> None:
         """Against the limits, before anything is written."""
         limits = self._limits
         self._entries += 1
         self._layer_bytes += entry.size
         self._image_bytes += entry.size
-        self._names_bytes += len(entry.name) + len(entry.link) + sum(len(value) for _, value in entry.xattrs)
+        self._names_bytes += len(entry.name) + len(entry.link)
+        self._names_bytes += sum(_XATTR_BYTES + 4 * len(name) + len(value) for name, value in xattrs)
         for value, most, what in (
             (self._entries, limits.max_files, "entries"),
             (self._layer_bytes, limits.max_layer_bytes, "bytes in one layer"),
@@ -108,8 +115,8 @@ class Unpacker:
         if self._image_bytes > self._budget:
             raise PoolFull
 
-    def _place(self, layer: int, entry: TarEntry, archive: TarReader) -> None:
-        meta = FileMeta(entry.mode, entry.uid, entry.gid, entry.mtime_ns, kept_xattrs(entry))
+    def _place(self, layer: int, entry: TarEntry, xattrs: Xattrs, archive: TarReader) -> None:
+        meta = FileMeta(entry.mode, entry.uid, entry.gid, entry.mtime_ns, xattrs)
         match entry.kind:
             case EntryKind.FILE:
                 self.tree.add(layer, entry.name, TreeFile(meta, self._keep(entry, archive), entry.size))
@@ -148,14 +155,16 @@ def _write_extent(fd: int, archive: TarReader, offset: int, length: int) -> None
         length -= len(data)
 
 
-def kept_xattrs(entry: TarEntry) -> tuple[tuple[str, bytes], ...]:
+def kept_xattrs(entry: TarEntry) -> Xattrs:
     """Capabilities and the user's own; `trusted.overlay.*` and the like would be orders to the host's kernel.
-    Raises `TreeError` when they are too large."""
+    Raises `TreeError` when they are too many or too large."""
     kept = tuple(
         (name, value)
         for name, value in entry.xattrs
         if name.startswith(_KEPT_XATTRS) and not name.startswith(_DROPPED_XATTRS)
     )
+    if len(kept) > _XATTRS_MOST:
+        raise TreeError(f"more than {_XATTRS_MOST} extended attributes")
     if sum(len(name) + len(value) for name, value in kept) > _XATTRS_LIMIT:
         raise TreeError(f"extended attributes of more than {_XATTRS_LIMIT} bytes")
     return kept
