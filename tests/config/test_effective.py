@@ -1,3 +1,4 @@
+import base64
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from hawker.config.effective import (
     temp_dirs,
 )
 from hawker.config.machine import ServiceCheck, TcpHealthcheck
+from hawker.errors import BadRequest
 from hawker.machine import Policy
 
 
@@ -96,6 +98,15 @@ def test_files_have_content_and_a_mode() -> None:
 def test_a_file_shows_the_config_of_the_image_it_names() -> None:
     files = (File(guest_path="/a", image_config="nginx", mode=0o400),)
     assert list(file_contents(files, {}, {"nginx": b"{}", "redis": b"[]"})) == [("/a", b"{}", 0o400)]
+
+
+def test_files_that_are_too_large_together_are_refused_wherever_their_content_is_from() -> None:
+    mib = 1 << 20
+    secrets, shown = {"key": base64.b64encode(bytes(mib)).decode()}, {"nginx": bytes(2 * mib)}
+    files = [File(guest_path="/a", image_config="nginx"), *(File(guest_path=f"/{n}", secret_name="key") for n in "bc")]
+    assert len(list(file_contents(files, secrets, shown))) == 3
+    with pytest.raises(BadRequest, match=f"larger than {4 * mib} bytes"):
+        list(file_contents([*files, File(guest_path="/d", raw_value="aGk=")], secrets, shown))
 
 
 def test_a_check_has_defaults_for_all_that_is_left_out() -> None:

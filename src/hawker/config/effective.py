@@ -23,7 +23,8 @@ from hawker.config.machine import (
     StopConfig,
     TcpHealthcheck,
 )
-from hawker.config.process_rules import signal_name
+from hawker.config.process_rules import MAX_CONTENTS_BYTES, signal_name
+from hawker.errors import BadRequest
 from hawker.machine import Policy
 from hawker.value_object import ValueObject
 
@@ -140,16 +141,22 @@ def file_contents(
     files: Iterable[File] | None, secrets: Mapping[str, str], image_configs: Mapping[str, bytes]
 ) -> Iterator[tuple[str, bytes, int]]:
     """Path inside the machine, content and mode of each file that was not uploaded. `secrets` and `image_configs` have
-    the value of each secret and image that a file names."""
+    the value of each secret and image that a file names. Raises `BadRequest` once they are too large together."""
+    size = 0
     for file in files or ():
         if file.digest:
             continue
-        mode = FILE_MODE if file.mode is None else file.mode
-        if file.image_config:
-            yield file.guest_path or "", image_configs[file.image_config], mode
-            continue
-        encoded = secrets[file.secret_name] if file.secret_name else file.raw_value
-        yield file.guest_path or "", base64.b64decode(encoded or ""), mode
+        content = _content(file, secrets, image_configs)
+        size += len(content)
+        if size > MAX_CONTENTS_BYTES:
+            raise BadRequest(f"files: with those of secrets and images they are larger than {MAX_CONTENTS_BYTES} bytes")
+        yield file.guest_path or "", content, FILE_MODE if file.mode is None else file.mode
+
+
+def _content(file: File, secrets: Mapping[str, str], image_configs: Mapping[str, bytes]) -> bytes:
+    if file.image_config:
+        return image_configs[file.image_config]
+    return base64.b64decode((secrets[file.secret_name] if file.secret_name else file.raw_value) or "")
 
 
 def uploads_of(config: MachineConfig) -> dict[str, int]:

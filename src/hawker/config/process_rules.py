@@ -79,6 +79,7 @@ MAX_IMAGE_CHARS = 1024
 MAX_ENV_BYTES = 128 * 1024
 MAX_ARGV_BYTES = 128 * 1024
 MAX_FILES, MAX_FILES_BYTES = 256, 1024 * 1024
+MAX_CONTENTS_BYTES = 4 << 20  # of files, wherever their content is from, that are not uploaded: what a pilot is given
 MAX_UPLOAD_BYTES = 256 << 20  # of a file that is uploaded beside the config
 MAX_UPLOADS_BYTES = 1 << 30  # of all such files of a machine
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")

@@ -1,5 +1,7 @@
 """What the frames carry, and what is refused before it is sent."""
 
+import tracemalloc
+
 import msgspec
 import pytest
 
@@ -9,6 +11,8 @@ from hawker.runtime.driver import ExecSpec, ProcessPhase, ProcessSocket, Process
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.frames import Frame, FrameKind, FrameParser, MalformedPilotFrame, PayloadReader
 from hawker.runtime.spec import Ends, FileSpec, InstanceLimits, InstanceSpec, ProcessSpec
+
+_MIB = bytes(1 << 20)
 
 
 def spec(*, content: bytes = b"", stop_signal: str = "SIGINT") -> InstanceSpec:
@@ -33,6 +37,21 @@ def test_a_large_spec_is_cut_to_frames_and_only_the_last_says_so() -> None:
 def test_a_spec_too_large_for_the_pilot_is_refused() -> None:
     with pytest.raises(BadRequest, match="at most"):
         messages.run_spec(spec(content=bytes(messages.SPEC_MAX)), contained=True, now=0)
+
+
+@pytest.mark.parametrize("of_process", [False, True])
+def test_a_spec_too_large_is_refused_before_it_is_made(of_process: bool) -> None:
+    files = tuple(FileSpec(path=f"/{number}", content=_MIB) for number in range(64))
+    large = msgspec.structs.replace(spec(), files=files)
+    if of_process:
+        large = msgspec.structs.replace(with_process(name="web", held=True, files=files), files=())
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadRequest, match="at most"):
+            messages.run_spec(large, contained=True, now=0)
+        assert tracemalloc.get_traced_memory()[1] < 16 * len(_MIB)
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_stop_signal_that_does_not_exist_is_refused() -> None:

@@ -3,8 +3,9 @@ exec requests out; hello, endings and processes in (guest/PROTOCOL.md).
 """
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
+from itertools import chain
 
 from hawker.errors import BadRequest
 from hawker.runtime.driver import (
@@ -132,7 +133,7 @@ def run_spec(spec: InstanceSpec, *, contained: bool, now: float) -> bytes:
     It says no more than version 1 has unless it must, so that a pilot of that version knows its own spec again."""
     more, third = _has_more(spec), encode_guest_spec(spec, now)
     flags = (1 if contained else 0) | (2 if more else 0) | (4 if third else 0)
-    encoded = b"".join(
+    parts = chain(
         (
             frames.string(spec.instance_id),
             frames.string(spec.hostname),
@@ -140,23 +141,35 @@ def run_spec(spec: InstanceSpec, *, contained: bool, now: float) -> bytes:
             frames.number(signal_number(spec.stop_signal), 1),
             frames.milliseconds(spec.stop_timeout_s),
             frames.number(spec.output_bytes // 2, 4),
-            _files(spec.files),
-            frames.number(len(spec.processes), 4),
-            *(_process(process) for process in spec.processes),
-            _more(spec) if more else b"",
-            third,
-        )
+        ),
+        _files(spec.files),
+        (frames.number(len(spec.processes), 4),),
+        map(_process, spec.processes),
+        _more(spec) if more else (),
+        (third,),
     )
-    if len(encoded) > SPEC_MAX:
-        raise BadRequest(f"config and files take {len(encoded)} bytes; at most {SPEC_MAX} can be given to a machine")
-    return encoded
+    return _joined(parts)
 
 
-def _files(given: tuple[FileSpec, ...]) -> bytes:
+def _joined(parts: Iterable[bytes]) -> bytes:
+    """Once they are too large together no further one is made: what a config names can be gigabytes."""
+    kept: list[bytes] = []
+    size = 0
+    for part in parts:
+        size += len(part)
+        if size > SPEC_MAX:
+            raise BadRequest(f"config and files are too large: at most {SPEC_MAX} bytes can be given to a machine")
+        kept.append(part)
+    return b"".join(kept)
+
+
+def _files(given: tuple[FileSpec, ...]) -> Iterator[bytes]:
     """Those with a source are copied later."""
     files = [file for file in given if file.source is None]
-    each = (frames.string(file.path) + frames.number(file.mode, 4) + frames.blob(file.content) for file in files)
-    return frames.number(len(files), 4) + b"".join(each)
+    yield frames.number(len(files), 4)
+    for file in files:
+        yield frames.string(file.path) + frames.number(file.mode, 4) + frames.number(len(file.content), 4)
+        yield file.content
 
 
 def _has_more(spec: InstanceSpec) -> bool:
@@ -165,15 +178,13 @@ def _has_more(spec: InstanceSpec) -> bool:
     )
 
 
-def _more(spec: InstanceSpec) -> bytes:
-    told = frames.number(1 if spec.ends is Ends.TOLD else 0, 1)
-    return told + b"".join(
-        frames.string(process.name)
-        + frames.string("" if process.root is None else container_root(process.name))
-        + frames.number(1 if process.held else 0, 1)
-        + _files(process.files)
-        for process in spec.processes
-    )
+def _more(spec: InstanceSpec) -> Iterator[bytes]:
+    yield frames.number(1 if spec.ends is Ends.TOLD else 0, 1)
+    for process in spec.processes:
+        yield frames.string(process.name)
+        yield frames.string("" if process.root is None else container_root(process.name))
+        yield frames.number(1 if process.held else 0, 1)
+        yield from _files(process.files)
 
 
 def spec_frames(encoded: bytes) -> Iterator[bytes]:
