@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.api.grant import Everything
-from hawker.auth.image_names import check_image_names
+from hawker.auth.image_names import check_image_names, check_registry_name
 from hawker.config import MachineConfig
 from hawker.config.machine import Container
 from hawker.errors import Forbidden
@@ -58,3 +58,12 @@ def test_tenant_names_what_is_anybodys(image: str) -> None:
 
 def test_listed_registry_is_anybodys_wherever_it_is() -> None:
     check_image_names(Tenant(), MachineConfig(image="127.0.0.1:5000/x:1"), frozenset({"127.0.0.1:5000"}))
+
+
+@pytest.mark.parametrize("registry", ["127.0.0.1:9090", "localhost:5000", "[::1]", "10.0.0.7", "169.254.169.254:80"])
+def test_tenant_has_no_registry_asked_that_is_inside_of_a_node(registry: str) -> None:
+    with pytest.raises(Forbidden, match="only a token that may write the node names a registry"):
+        check_registry_name(Tenant(), registry, ())
+    check_registry_name(Everything(), registry, ())
+    check_registry_name(Tenant(), registry, frozenset({registry}))
+    check_registry_name(Tenant(), "registry.example:5000", ())

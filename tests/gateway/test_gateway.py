@@ -9,6 +9,7 @@ import pytest
 
 from hawker.api.contract.app import ASSIGN_IP, DELETE_APP, AssignIpRequest
 from hawker.api.contract.cluster import JOIN_CLUSTER, JoinRequest
+from hawker.api.contract.image import PUT_LOGIN, LoginRequest, RegistryParams
 from hawker.api.contract.machine import CREATE_MACHINE, DELETE_MACHINE, DeleteMachineQuery
 from hawker.api.contract.market import LIST_PLACEMENTS, PLACE
 from hawker.api.contract.node import HEALTH, LIST_REGIONS, METRICS, NODE_INFO
@@ -254,3 +255,18 @@ async def test_an_address_in_another_orgs_network_takes_a_right_there(town: Town
     with pytest.raises(Forbidden):
         await narrow.call(ASSIGN_IP, params=SHOP, body=body)
     await narrow.call(ASSIGN_IP, params=SHOP, body=msgspec.structs.replace(body, org_slug="personal"))
+
+
+@pytest.mark.parametrize("registry", ["127.0.0.1:9090", "https://127.0.0.1:9090/"])
+async def test_a_login_at_an_inside_address_takes_a_right_to_the_node(town: Town, registry: str) -> None:
+    class OfOrg(OnlyRead):
+        def permits(self, attempt: Attempt) -> bool:
+            return attempt.org == "theirs"
+
+    host = next(iter(town.hosts.values()))
+    narrow = Broker(town, host, apart=True, grant=OfOrg()).api
+    at, body = RegistryParams(org_slug="theirs", registry=registry), LoginRequest(username="ada", password="x")
+    with pytest.raises(Forbidden, match="only a token that may write the node"):
+        await narrow.call(PUT_LOGIN, params=at, body=body)
+    assert not [name for name, _ in host.calls if name == PUT_LOGIN.name]
+    await narrow.call(PUT_LOGIN, params=at, body=msgspec.structs.replace(body, unchecked=True))

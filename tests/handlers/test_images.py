@@ -22,8 +22,10 @@ from hawker.api.contract.image import (
     RegistryParams,
 )
 from hawker.api.contract.org import OrgParams
-from hawker.errors import BadRequest, HawkerError, NotFound, Unprocessable
+from hawker.api.in_process import InProcessCaller
+from hawker.errors import BadRequest, Forbidden, HawkerError, NotFound, Unprocessable
 from hawker.machine import State
+from hawker.permission import Attempt
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from tests.worker.images import image_in
@@ -144,6 +146,28 @@ async def test_a_text_that_is_no_registry_is_refused(worker: SimWorker, registry
     body = LoginRequest(username="ada", password="x", unchecked=True)
     with pytest.raises((BadRequest, Unprocessable)):
         await worker.api.call(PUT_LOGIN, params=RegistryParams(org_slug="acme", registry=registry), body=body)
+
+
+class OfOrg:
+    """The grant of a token for an organization."""
+
+    name, root = "bob", False
+
+    def check(self, attempt: Attempt) -> None:
+        assert self.permits(attempt)
+
+    def permits(self, attempt: Attempt) -> bool:
+        return attempt.org == "acme"
+
+
+@pytest.mark.parametrize("registry", ["127.0.0.1:9090", "https://10.0.0.7:5000/", "localhost"])
+async def test_a_login_leads_nobody_but_an_operator_to_an_inside_address(worker: SimWorker, registry: str) -> None:
+    narrow = InProcessCaller(worker.handlers, worker.parts.deps.clock, "bob")
+    narrow._grant = OfOrg()  # type: ignore[assignment]  # of any kind
+    at = RegistryParams(org_slug="acme", registry=registry)
+    with pytest.raises(Forbidden, match="only a token that may write the node names a registry"):
+        await narrow.call(PUT_LOGIN, params=at, body=LoginRequest(username="ada", password="x"))
+    await narrow.call(PUT_LOGIN, params=at, body=LoginRequest(username="ada", password="x", unchecked=True))
 
 
 async def test_a_pull_of_what_is_from_no_registry_keeps_no_login(worker: SimWorker) -> None:

@@ -15,6 +15,10 @@ from hawker.image.reference import ArchiveReference, LayoutReference, Reference,
 from hawker.permission import Action, Attempt
 
 _NODE = Attempt(Action.WRITE)
+_INSIDE = (
+    "only a token that may write the node names a registry at such an address; its operator lists those for everybody"
+    " with --private-registry"
+)
 
 
 def check_image_names(grant: Grant, config: MachineConfig, listed: Container[str]) -> None:
@@ -30,13 +34,20 @@ def check_image_names(grant: Grant, config: MachineConfig, listed: Container[str
             raise Forbidden(f"image {name[:200]!r}: {refusal}")
 
 
+def check_registry_name(grant: Grant, registry: str, listed: Container[str]) -> None:
+    """The same for a registry that is asked about a login. Raises `Forbidden`."""
+    if _is_for_operators(registry, listed) and not grant.permits(_NODE):
+        raise Forbidden(f"registry {registry[:200]!r}: {_INSIDE}")
+
+
 def _for_operators(reference: Reference, listed: Container[str]) -> str | None:
     match reference:
         case LayoutReference() | ArchiveReference():
             return "only a token that may write the node names files of it; upload with `hawker images import`"
-        case RegistryReference() if reference.registry not in listed and is_inside(host_of(reference.registry)):
-            return (
-                "only a token that may write the node names a registry at such an address; its operator lists those for"
-                " everybody with --private-registry"
-            )
+        case RegistryReference() if _is_for_operators(reference.registry, listed):
+            return _INSIDE
     return None
+
+
+def _is_for_operators(registry: str, listed: Container[str]) -> bool:
+    return registry not in listed and is_inside(host_of(registry))

@@ -3,6 +3,7 @@ one node that can answer it, or is the business of the node that the broker stan
 """
 
 from collections.abc import Awaitable, Callable, Container, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +21,7 @@ from hawker.api.contract.deploy import (
     DeployParams,
     GetDeployQuery,
 )
-from hawker.api.contract.image import REGISTRY_ROUTES, RESOLVE_IMAGE, RegistryParams
+from hawker.api.contract.image import REGISTRY_ROUTES, RESOLVE_IMAGE, LoginRequest, RegistryParams
 from hawker.api.contract.machine import UPDATE_MACHINE
 from hawker.api.contract.move import (
     GET_MOVE,
@@ -53,11 +54,11 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import AnyRoute, B, Call, NoParams, NoQuery, Q, Unary
 from hawker.api.routes import ROUTES
 from hawker.app import network_name, peer_name
-from hawker.auth.image_names import check_image_names
+from hawker.auth.image_names import check_image_names, check_registry_name
 from hawker.clock import Clock
 from hawker.config import MachineConfig
 from hawker.deferred import deferred
-from hawker.errors import Forbidden, HawkerError, NotFound, Unavailable
+from hawker.errors import Forbidden, HawkerError, NotFound, Unavailable, Unprocessable
 from hawker.fair.threads import PoolProbe
 from hawker.gateway.apps import AppSync, FleetApps
 from hawker.gateway.claims import HostnameQuorum, NameQuorum, NetworkClaims
@@ -70,6 +71,7 @@ from hawker.gateway.volumes import FleetVolumes
 from hawker.host.mesh.wireguard import peer_key
 from hawker.ids import AppName, NodeId, new_ulid
 from hawker.permission import DEPLOYING, Action, Attempt
+from hawker.secret.registry_logins import registry_name
 from hawker.value_object import ValueObject
 from hawker.version import VERSION
 
@@ -418,7 +420,7 @@ class Gateway:
         if route is MOVE_VOLUME:
             return self._bring_target
         if route in REGISTRY_ROUTES:
-            return _may_act_for_org
+            return self._may_act_for_org
         if route in WIREGUARD_ROUTES:
             return self._may_enter
         return None
@@ -459,6 +461,14 @@ class Gateway:
         for config in reader.configs_of(call.body.definition or {}, call.body.image):
             check_image_names(call.grant, config, self._registries)
 
+    async def _may_act_for_org(self, call: AnyCall, node: NodeId) -> None:
+        """The node asks the registry about a login, so who names it must be allowed to."""
+        action = Action.WRITE if isinstance(call.params, RegistryParams) else Action.READ
+        call.grant.check(Attempt(action, org=call.params.org_slug))
+        if isinstance(call.body, LoginRequest) and not call.body.unchecked:
+            with suppress(Unprocessable):  # of what is no name: the node says so
+                check_registry_name(call.grant, registry_name(call.params.registry), self._registries)
+
     async def _may_assign(self, call: AnyCall, node: NodeId) -> None:
         """An address in a private network that is not the app's takes a right there, and the network's number."""
         body, app = call.body, call.params.app_name
@@ -478,11 +488,6 @@ class Gateway:
 async def _may_show_secrets(call: AnyCall, node: NodeId) -> None:
     if call.query.show_secrets:
         call.grant.check(Attempt(Action.CONTROL, app=call.params.app_name))
-
-
-async def _may_act_for_org(call: AnyCall, node: NodeId) -> None:
-    action = Action.WRITE if isinstance(call.params, RegistryParams) else Action.READ
-    call.grant.check(Attempt(action, org=call.params.org_slug))
 
 
 async def _is_root(call: AnyCall, node: NodeId) -> None:

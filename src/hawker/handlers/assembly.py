@@ -170,7 +170,8 @@ def _bind_node(worker: AssembledWorker, side: FleetSide, handlers: Handlers) -> 
     registries = deps.settings.listed_registries
     images = ImageHandlers(deps.store, deps.images, deps.rootfs, deps.logins, registries)
     handlers.add(WireguardHandlers(worker.node.id, deps.store, deps.clock, worker.gateway, in_fleet=side.in_fleet))
-    handlers.add(RunHandlers(runner), images, RegistryHandlers(worker.node.id, deps.logins, deps.images))
+    about_logins = RegistryHandlers(worker.node.id, deps.logins, deps.images, registries)
+    handlers.add(RunHandlers(runner), images, about_logins)
     reconciler = reconciler_of(worker)
     doctor = DoctorHandlers(
         deps.store,

@@ -45,7 +45,7 @@ from hawker.api.contract.org import OrgParams
 from hawker.api.handlers import answers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.app import DEFAULT_ORG
-from hawker.auth.image_names import check_image_names
+from hawker.auth.image_names import check_image_names, check_registry_name
 from hawker.config import MachineConfig
 from hawker.errors import Unprocessable, one_error
 from hawker.fair.table import HANDOVERS
@@ -203,10 +203,15 @@ def _done(image: Image) -> PullEvent:
 
 
 class RegistryHandlers:
-    def __init__(self, node: NodeId, logins: RegistryLogins, images: ImageCache) -> None:
+    """`registries` are those that the settings list: everybody may have them asked."""
+
+    def __init__(
+        self, node: NodeId, logins: RegistryLogins, images: ImageCache, registries: Container[str] = ()
+    ) -> None:
         self._node = node
         self._logins = logins
         self._images = images
+        self._registries = registries
 
     @answers(LIST_LOGINS)
     async def list_(self, call: Call[OrgParams, NoQuery, None]) -> RegistryLoginList:
@@ -222,6 +227,7 @@ class RegistryHandlers:
         credentials = Credentials(body.username, Secret(body.password), body.realm or "")
         self._logins.check(credentials)
         if not body.unchecked:
+            check_registry_name(call.grant, registry, self._registries)
             await self._images.check_login(registry, credentials)
         return self._shown(await self._logins.put(org, registry, credentials, call.caller), ())
 
