@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.flytoml.problem import MAX_PROBLEMS
-from hawker.flytoml.reader import read_app_config
+from hawker.flytoml.reader import configs_of, read_app_config
 from tests.flytoml import golden
 
 
@@ -43,6 +43,20 @@ def test_thousands_of_groups_are_refused_at_once() -> None:
     checks = "".join(f"[checks.c{n}]\n" for n in range(2000))
     problems = read_app_config(f"[processes]\n{groups}{checks}", ".toml").problems
     assert [problem.text for problem in problems] == ["there are more than 64 groups"]
+
+
+def test_configs_have_every_image_that_a_file_names() -> None:
+    def check(image: str) -> dict[str, object]:
+        return {"machine_checks": [{"command": ["x"], "image": image}, {"command": ["y"]}]}
+
+    document: dict[str, object] = {
+        "build": {"image": "app"},
+        "http_service": {"internal_port": 80, **check("web")},
+        "services": [{"internal_port": 81, **check("other")}],
+        **check("own"),
+    }
+    assert [each.image for each in configs_of(document, None)] == ["app", "other", "own", "web"]
+    assert configs_of({"services": 1}, "app") == []
 
 
 _KEYS = st.sampled_from(

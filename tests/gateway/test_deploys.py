@@ -115,7 +115,16 @@ async def test_an_image_that_only_operators_name_is_refused_where_the_token_is(t
             return attempt.app is not None
 
     narrow = Broker(town, home(town), grant=OfApp()).api
-    for image, definition in (("oci:/etc", {}), (None, {"build": {"image": "127.0.0.1:5000/a:1"}})):
+    inside: tuple[tuple[str | None, dict[str, Any]], ...] = (
+        ("oci:/etc", {}),
+        (None, {"build": {"image": "127.0.0.1:5000/a:1"}}),
+        ("hawker/hello", {"machine_checks": [{"command": ["x"], "image": "oci:/etc"}]}),
+        (
+            "hawker/hello",
+            {"http_service": {"internal_port": 80, "machine_checks": [{"command": ["x"], "image": "10.0.0.7/a"}]}},
+        ),
+    )
+    for image, definition in inside:
         with pytest.raises(Forbidden):
             body = CreateDeployRequest(definition=definition, image=image)
             await narrow.call(CREATE_DEPLOY, params=SHOP, body=body)

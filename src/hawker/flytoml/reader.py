@@ -105,9 +105,13 @@ def read_app_config(text: str, suffix: str, *, lax: bool = False) -> Reading:
 
 
 def configs_of(definition: Mapping[str, object], image: str | None) -> list[MachineConfig]:
-    """Of a document as JSON values, one for each process group; none where it cannot be read."""
+    """Of a document as JSON values: one for each process group, and one with each other image that a machine check
+    names; none where it cannot be read."""
     config = read_app_config(json.dumps(definition), ".json", lax=True).config
-    return [] if config is None else list(machine_configs(config, image).values())
+    if config is None:
+        return []
+    named = {test.image for _, tests in _smoke_tests(config) for test in tests or () if test.image}
+    return [*machine_configs(config, image).values(), *(MachineConfig(image=each) for each in sorted(named))]
 
 
 def _rename(root: Located, older: Path, current: Path) -> None:
