@@ -22,6 +22,10 @@ def test_a_machine_has_what_its_config_asks_for() -> None:
     assert size == Amount(machines=1, cpus=4, memory_mb=1024, disk_mb=264)
 
 
+def test_a_root_filesystem_counts_with_its_own_size() -> None:
+    assert COUNT.of_machine(config_of(rootfs={"size_gb": 500})).disk_mb == 500 * 1024 + 8
+
+
 async def test_an_image_counts_once_however_many_machines_use_it(worker: SimWorker) -> None:
     for _ in range(3):
         await worker.create(order={"skip_launch": True})
@@ -88,6 +92,16 @@ async def test_an_update_may_not_grow_a_machine_over_the_quota_and_may_shrink_it
     with pytest.raises(QuotaExceeded, match="memory_mb: has 512, asked for 256 more, may have 256, 512 too many"):
         await worker.update(one, guest={"memory_mb": 768})
     await worker.update(one, order=SKIP, guest={"memory_mb": 256})
+
+
+async def test_an_update_may_not_grow_a_root_filesystem_over_the_quota(worker: SimWorker) -> None:
+    one = await worker.stopped()
+    await limit(worker, f"app/{APP}", disk_mb=4096)
+    with pytest.raises(QuotaExceeded, match="disk_mb"):
+        await worker.update(one, order=SKIP, rootfs={"size_gb": 5})
+    with pytest.raises(QuotaExceeded, match="disk_mb"):
+        await worker.create(order=SKIP, rootfs={"size_gb": 5})
+    await worker.update(one, order=SKIP, rootfs={"size_gb": 1})
 
 
 async def test_volumes_snapshots_and_addresses_count(worker: SimWorker) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from hawker.app import DEFAULT_ORG
 from hawker.clock import Clock
 from hawker.config import MachineConfig
-from hawker.config.effective import guest, temp_dirs
+from hawker.config.effective import guest, rootfs_mib, temp_dirs
 from hawker.errors import QuotaExceeded, Unprocessable
 from hawker.ids import AppName
 from hawker.record.app import APPS, IPS
@@ -25,8 +25,8 @@ def no_files(app_id: str) -> int:
 
 
 class UsageCount:
-    """`machine_disk_mib` is what admission counts for a root filesystem, `logs_mib` what a machine keeps of output;
-    `files_bytes` says how much was uploaded for an app's machines, by the app's id."""
+    """`machine_disk_mib` is what admission counts for a root filesystem that is given no size, `logs_mib` what a
+    machine keeps of output; `files_bytes` says how much was uploaded for an app's machines, by the app's id."""
 
     def __init__(self, machine_disk_mib: int, logs_mib: int, files_bytes: Callable[[str], int] = no_files) -> None:
         self._files_bytes = files_bytes
@@ -42,7 +42,7 @@ class UsageCount:
     def of_machine(self, config: MachineConfig) -> Amount:
         """Without its image, of which its app may have it already."""
         size = guest(config)
-        disk_mib = self._machine_disk_mib + self._logs_mib
+        disk_mib = (rootfs_mib(config) or self._machine_disk_mib) + self._logs_mib
         disk_mib += sum(each.size_mib for each in temp_dirs(config) if each.storage == "disk")
         return Amount(machines=1, cpus=size.cpus, memory_mb=size.memory_mb, disk_mb=disk_mib)
 
