@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hawker.config.machine import HttpOptions, ReplayCache
 from hawker.edge import dialing, visits
@@ -114,6 +115,44 @@ async def test_an_app_of_another_network_is_not_reached_and_looks_as_if_it_were_
         missing = await ask(port, get())
     assert b"PA04" in foreign and foreign.startswith(b"HTTP/1.1 502 ") and not seen
     assert re.sub(rb"\w{26}-ams", b"", foreign) == re.sub(rb"\w{26}-ams", b"", missing)
+
+
+@pytest.mark.parametrize("by_config", [False, True], ids=["by its own word", "by the config"])
+async def test_a_replay_to_an_app_of_another_network_is_not_kept(host: PlayedHost, by_config: bool) -> None:
+    asked: list[bytes] = []
+    seen: list[bytes] = []
+    fields = () if by_config else ("fly-replay-cache: /*",)
+    rules = (ReplayCache(path_prefix="/", type="cookie", name="sid"),) if by_config else None
+    async with (
+        app_server(replays("app=bank", *fields, seen=asked)) as router,
+        app_server(named(b"bank", seen)) as bank,
+    ):
+        port = free_port()
+        await host.publish(route(port, router, handlers=("http",), options=HttpOptions(replay_cache=rules)))
+        host.worker.put(route(port, bank, app="bank", handlers=("http",), publish="", network=8))
+        for _ in range(2):
+            assert b"PA04" in await ask(port, get("/", "Cookie: sid=7"))
+    assert len(asked) == 2 and not seen
+
+
+async def test_a_replay_that_is_kept_is_forgotten_once_its_app_is_on_another_network(host: PlayedHost) -> None:
+    asked: list[bytes] = []
+    seen: list[bytes] = []
+    async with (
+        app_server(replays("app=bank", "fly-replay-cache: /*", seen=asked)) as router,
+        app_server(named(b"bank", seen)) as bank,
+    ):
+        port = free_port()
+        await host.publish(route(port, router, handlers=("http",)))
+        near = route(port, bank, app="bank", handlers=("http",), publish="")
+        host.worker.put(near)
+        for _ in range(2):
+            assert (await ask(port, get())).endswith(b"bank")
+        assert (len(asked), len(seen)) == (1, 2)
+        host.worker.put(replace(near, network=8))
+        for _ in range(2):
+            assert b"PA04" in await ask(port, get())
+    assert (len(asked), len(seen)) == (3, 2)
 
 
 async def test_a_machine_is_named_and_woken(host: PlayedHost) -> None:

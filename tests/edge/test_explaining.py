@@ -304,6 +304,15 @@ def test_a_replay_that_is_kept_comes_before_what_a_client_wants() -> None:
     assert "no replay is kept" in answer(one, other, fields=skipping, replays=replays).notes[-1]
 
 
+def test_a_replay_that_is_kept_leads_to_no_app_of_another_network() -> None:
+    one, replays = route(80, 1, handlers=WEB), ReplayRoutes()
+    asked = ReplayQuestion(AppName("shop"), "shop.localhost", "/")
+    assert replays.keep(asked, Replay(app=AppName("blog"), cache=CacheOrder(prefix="/")), one.id, 0.0)
+    far = route(81, 1, app="blog", handlers=WEB, network=8)
+    door = answer(one, far, replays=replays)
+    assert door.outcome == f"goes to machine {one.id}" and not door.notes
+
+
 def test_the_host_name_of_the_api_is_said_to_be_the_nodes_own() -> None:
     api = msgspec.structs.replace(route(80, 1, app=API_APP, handlers=WEB, publish=""), created_at=0.0)
     (door,) = said("api.example.com", 80, route(80, 8080, handlers=WEB), api, api_hostname="api.example.com")

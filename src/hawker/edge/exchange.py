@@ -268,6 +268,8 @@ class HttpExchange:
             if leg.last or replays > MAX_REPLAYS:
                 raise ProxyError(Code.PA02)
             self._services.counters.add("replays", app=self._app)
+            if not self._may_reach(source, app := order.app or source.machine.app):
+                raise ProxyError(Code.PA04, known=f"app {app} is not on the network of app {source.machine.app}")
             kept = not replays > 1 and self._services.replays.keep(asked(), order, source.machine.id, self._now())
             leg = self._next(leg, order, source, status=b"bypass" if skipped else b"miss" if kept else b"")
 
@@ -278,9 +280,12 @@ class HttpExchange:
             return leg, False
         if found.bypass and skips_cache(leg.head.fields):
             return leg, True
+        app, routes = found.order.app or leg.aim.app, self._services.routes
+        if not routes.are_joined(leg.aim.app, app):  # any more
+            self._services.replays.forget(asked())
+            return leg, False
         self._services.counters.add("replays_cached", app=self._app)
-        steering = replayed_to(found.order, {found.origin})
-        aim = Aim(self._door, found.order.app or leg.aim.app, steering, inside=True)
+        aim = Aim(self._door, app, replayed_to(found.order, {found.origin}), inside=True)
         return replace(leg, aim=aim, lines=cache_status(b"hit"), order=found.order, cached=True), False
 
     def _next(self, leg: _Leg, order: Replay, source: ServiceTarget, status: bytes) -> _Leg:
@@ -288,8 +293,6 @@ class HttpExchange:
         app, region = order.app or source.machine.app, source.machine.region or self._services.region()
         if self._kept.pieces is None:
             raise ProxyError(Code.PA01, known=f"more than {KEPT_BYTES >> 10} KiB of its body have come")
-        if app != source.machine.app and not self._may_reach(source, app):
-            raise ProxyError(Code.PA04, known=f"app {app} is not on the network of app {source.machine.app}")
         had = leg.aim.steering.apart | {source.machine.id}
         aim = Aim(self._door, app, replayed_to(order, had), inside=True)
         if order.instance is not None and not self._services.visits.found(aim):
@@ -299,8 +302,8 @@ class HttpExchange:
         return _Leg(aim=aim, head=head, lines=lines, order=order, source=source, came_from=leg.aim)
 
     def _may_reach(self, source: ServiceTarget, app: AppName) -> bool:
-        """An app of the same organization and network: no number of a network is two organizations'."""
-        return self._services.routes.are_joined(source.machine, app)
+        """Its own, or one of the same organization and network: no number of a network is two organizations'."""
+        return app == source.machine.app or self._services.routes.is_on(app, source.machine.network)
 
     async def _send(self, leg: _Leg) -> tuple[Replay, ServiceTarget, _Leg] | None:
         """What a machine has said instead of an answer, which one, and how the request came there. A request that no

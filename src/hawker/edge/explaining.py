@@ -168,7 +168,7 @@ class Explainer:
         skips = skips_cache(head.fields)
         question = asked_for(aim.app, head.host, head.target, head.fields, rules_of(target))
         found = self._replays.find(question, now)
-        if found is None:
+        if found is None or not self._routes.are_joined(aim.app, found.order.app or aim.app):
             return aim, ("fly-replay-cache-control: no replay is kept for such requests",) if skips else ()
         if skips and found.bypass:
             return aim, ("fly-replay-cache-control: the replay that is kept is passed over",)
@@ -186,7 +186,7 @@ class Explainer:
         had = aim.steering.apart | {machine.id}
         onward = Aim(aim.door, app, replayed_to(order, had), inside=True)
         ordered = f"machine {machine.id} has it replayed"
-        if app != machine.app and not self._routes.are_joined(machine, app):
+        if app != machine.app and not self._routes.is_on(app, machine.network):
             return replace(way, outcome=f"{ordered}: {_refused(ProxyError(Code.PA04))}")
         if order.instance is not None and not meant(self._routes, onward):
             return replace(way, outcome=f"{ordered}: {_refused(ProxyError(Code.PA03, known='no machine of the app'))}")

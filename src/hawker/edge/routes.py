@@ -232,9 +232,13 @@ class Routes:
         """Which one the app is on; 0 where that is not known, and 0 is nobody's."""
         return next((each.network for each in self._machines_of.get(app, {}).values()), 0)
 
-    def are_joined(self, machine: MachineRoute, app: AppName) -> bool:
-        """Whether the app is on the machine's network."""
-        return machine.network != 0 and self.network(app) == machine.network
+    def is_on(self, app: AppName, network: int) -> bool:
+        """Whether the app is on this network."""
+        return network != 0 and self.network(app) == network
+
+    def are_joined(self, app: AppName, other: AppName) -> bool:
+        """Whether both are on one network, or one app."""
+        return app == other or self.is_on(other, self.network(app))
 
     def owner(self, app: AppName) -> str:
         """Whose share what the app has counts in: its organization's; its own where that is not known."""
