@@ -16,6 +16,7 @@ from hawker.edge.body import (
     OpenBody,
     chunk,
     last_chunk,
+    put_last,
 )
 from hawker.fair.occupancy import Occupancy
 from hawker.fair.turns import Share
@@ -158,3 +159,21 @@ def test_a_kept_body_counts_for_who_had_its_first_byte_and_for_nobody_once_it_is
     kept.keep("acme", b"x")
     kept.drop()
     assert kept.pieces is None and occupancy.total == 0
+
+
+def test_a_kept_body_that_came_byte_by_byte_is_sent_again_in_few_pieces() -> None:
+    size = 100_000
+    kept = KeptBody(Occupancy(Share(name="kept", total=size, each=size, key="organization", over="not kept")))
+    for _ in range(size):
+        kept.keep("acme", b"x")
+    assert kept.pieces is not None and b"".join(kept.pieces) == b"x" * size and len(kept.pieces) < 20
+
+
+@given(st.lists(st.integers(1, 40_000), max_size=60))
+def test_joined_pieces_are_few_and_whole(sizes: list[int]) -> None:
+    found: list[bytes] = []
+    for number, size in enumerate(sizes):
+        put_last(found, bytes([number]) * size)
+    assert b"".join(found) == b"".join(bytes([number]) * size for number, size in enumerate(sizes))
+    assert len(found) <= 2 * sum(sizes) / (16 << 10) + 1
+    assert all(len(each) <= 16 << 10 or len(each) in sizes for each in found)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import h2.config
 import h2.connection
@@ -16,7 +17,8 @@ import h2.settings
 import pytest
 
 from hawker.edge import nghttp2
-from hawker.edge.http2_connection import _Stream
+from hawker.edge.exchange import HttpExchange
+from hawker.edge.http2_connection import Http2Connection, _Stream
 from tests.edge.edge_kit import HOST, OK, PlayedHost, Serve, app_server, read_request, route, says
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -409,3 +411,30 @@ async def test_a_stream_is_stopped_though_a_wait_has_not_heard_it() -> None:
     loop.call_soon(stream.stop)
     await asyncio.wait([task])
     assert task.cancelled() and all(wait.cancelled() for wait in waits)
+
+
+async def test_a_body_that_came_byte_by_byte_before_there_was_a_machine_goes_to_it_in_few_pieces() -> None:
+    connection, exchange = Mock(spec=Http2Connection), Mock(spec=HttpExchange, takes_body=False)
+    stream = _Stream(connection, 1)
+    stream.exchange = exchange
+    for _ in range(nghttp2.WINDOW_BYTES):
+        stream.take(b"x")
+    exchange.take.assert_not_called()
+    exchange.takes_body = True
+    stream.begin_body()
+    taken = [call.args[0] for call in exchange.take.call_args_list]
+    assert b"".join(taken) == b"x" * nghttp2.WINDOW_BYTES and len(taken) < 50
+    assert sum(call.args[1] for call in connection.consumed.call_args_list) == nghttp2.WINDOW_BYTES
+
+
+async def test_bytes_that_came_one_by_one_for_a_websocket_that_was_not_read_go_to_it_in_few_pieces() -> None:
+    connection, socket = Mock(spec=Http2Connection), Mock(spec=asyncio.Protocol)
+    stream = _Stream(connection, 1)
+    transport, _ = stream.hand_over(Mock(), []) or (None, b"")
+    assert transport is not None
+    transport.set_protocol(socket)
+    for _ in range(nghttp2.WINDOW_BYTES):
+        stream.take(b"x")
+    transport.resume_reading()
+    heard = [call.args[0] for call in socket.data_received.call_args_list]
+    assert b"".join(heard) == b"x" * nghttp2.WINDOW_BYTES and len(heard) < 50

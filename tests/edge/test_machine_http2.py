@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 import grpc.aio
@@ -11,6 +12,8 @@ import pytest
 
 from hawker.config.machine import HttpOptions
 from hawker.edge import nghttp2
+from hawker.edge.machine_connection import RequestSource
+from hawker.edge.machine_http2 import MachineHttp2Connection
 from hawker.edge.nghttp2 import Http2Session
 from hawker.feed import GatePlace
 from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, publish_far, route, says
@@ -179,3 +182,16 @@ async def test_a_machine_that_speaks_http1_where_its_config_says_http2_is_told_s
     await eventually(lambda: host.worker.lines)
     assert "does not speak HTTP/2" in host.worker.lines[0].text
     assert nghttp2.is_there()
+
+
+async def test_an_answer_that_came_byte_by_byte_while_its_client_was_full_goes_to_it_in_few_pieces() -> None:
+    machine = MachineHttp2Connection(asyncio.get_running_loop().time)
+    machine.ask(Mock(spec=RequestSource), b"GET / HTTP/1.1\r\nhost: shop\r\n\r\n", chunked=False)
+    heard: list[bytes] = []
+    machine.begin_body(Mock(), heard.append)
+    machine.may_read(reading=False)
+    for _ in range(nghttp2.WINDOW_BYTES):
+        machine.on_data(machine._stream, b"x")
+    assert not heard
+    machine.may_read(reading=True)
+    assert b"".join(heard) == b"x" * nghttp2.WINDOW_BYTES and len(heard) < 50

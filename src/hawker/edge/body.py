@@ -191,6 +191,17 @@ class BodyPace:
         return silent if answered else min(silent, self._paid_until)
 
 
+_PIECE_BYTES = 16 << 10
+
+
+def put_last(pieces: list[bytes], content: bytes) -> None:
+    """Small ones are joined, so that whoever takes all of them in one turn of the event loop has few."""
+    if pieces and len(pieces[-1]) + len(content) <= _PIECE_BYTES:
+        pieces[-1] += content
+    else:
+        pieces.append(content)
+
+
 KEPT_BYTES = 1 << 20
 """Of a request's body, so that it can be sent again."""
 
@@ -216,7 +227,7 @@ class KeptBody:
             self.drop()
             return
         self._occupancy.enter(self._owner, len(content))
-        self.pieces.append(content)
+        put_last(self.pieces, content)
         self.size += len(content)
 
     def drop(self) -> None:

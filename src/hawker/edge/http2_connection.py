@@ -10,7 +10,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any, cast
 
-from hawker.edge.body import Trailer, may_trail
+from hawker.edge.body import Trailer, may_trail, put_last
 from hawker.edge.exchange import HttpExchange
 from hawker.edge.head import Field, Http2RequestReader, RequestHead, ResponseHead
 from hawker.edge.nghttp2 import CANCEL, INTERNAL_ERROR, NO_ERROR, Http2Session
@@ -68,7 +68,7 @@ class _Stream:
     # What the client sends.
 
     def take(self, data: bytes) -> None:
-        self._early.append(data)
+        put_last(self._early, data)
         self._pass_on()
 
     def end(self, trailers: tuple[Trailer, ...]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import ClassVar
 
-from hawker.edge.body import Trailer, may_trail
+from hawker.edge.body import Trailer, may_trail, put_last
 from hawker.edge.head import Field, ResponseHead, parse_http2_answer
 from hawker.edge.machine_connection import MachineConnection, RequestSource
 from hawker.edge.nghttp2 import CANCEL, Http2Session
@@ -137,7 +137,7 @@ class MachineHttp2Connection(MachineConnection):
 
     def on_data(self, stream: int, data: bytes) -> None:
         if stream == self._stream:
-            self._content.append(data)
+            put_last(self._content, data)
             self._hand_on()
         else:
             self._session.consume(stream, len(data))
