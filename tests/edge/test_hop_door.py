@@ -13,8 +13,11 @@ import pytest
 
 from hawker.auth.node_certificate import identity_of
 from hawker.config.machine import Port
+from hawker.edge.hop_door import HopDoor, _Host
 from hawker.edge.hop_frames import HopAnswer, HopFrame, HopQuestion, frame, word
 from hawker.edge.hops import identity_in
+from hawker.edge.splice import Side
+from hawker.edge.visits import Visit
 from hawker.feed import NODE_IDENTITY, GatePlace, MachineRoute
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
@@ -171,6 +174,31 @@ async def test_a_client_that_leaves_gives_its_place_at_the_other_host_back(
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: shop\r\n\r\n"
 Said = tuple[HopFrame, bytes]
+
+
+async def test_a_host_that_is_lost_just_before_it_is_let_in_gives_its_place_back(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection ends in the turn of the event loop in which the machine takes the other one."""
+    joined, join = list[AppName](), HopDoor._join
+
+    def join_late(door: HopDoor, peer: _Host, question: HopQuestion, visit: Visit, side: Side) -> None:
+        assert peer.line.transport is not None
+        peer.line.transport.set_protocol(asyncio.Protocol())
+        peer.line.transport.abort()
+        peer.line.connection_lost(None)
+        join(door, peer, question, visit, side)
+        joined.append(question.app)
+
+    async def stays(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    monkeypatch.setattr(HopDoor, "_join", join_late)
+    async with app_server(stays) as inside, line_to(host, gate) as (_, writer):
+        question = replace(await there(far, inside), first=b"")
+        writer.write(word(HopFrame.QUESTION, question))
+        await eventually(lambda: bool(joined))
+        await eventually(lambda: far.edge.gates.of[question.machine].total == 0)
 
 
 async def test_a_machine_s_connection_rests_for_the_next_request_of_the_same_host(

@@ -122,6 +122,21 @@ def test_an_answer_that_may_wait_goes_with_what_is_said_next() -> None:
     assert [kind for kind, _ in words(transport)] == [HopFrame.ANSWER, HopFrame.DATA]
 
 
+@pytest.mark.parametrize("why", [None, TimeoutError("its gate does not answer")])
+async def test_a_conversation_over_a_line_that_was_lost_since_its_answer_is_lost(why: Exception | None) -> None:
+    line, _ = connected_line()
+    line.data_received(word(HopFrame.ANSWER, HopAnswer(let_in=True)) + frame(HopFrame.DATA, b"220 ready"))
+    line.give_up(why)
+    late = Mock(spec=asyncio.Protocol)
+    stream = opened(line, late)
+    late.connection_lost.assert_not_called()
+    stream.write(b"hello")
+    await eventually(lambda: late.connection_lost.called)
+    ((error,),) = (call.args for call in late.connection_lost.call_args_list)
+    assert isinstance(error, ConnectionResetError) if why is None else error is why
+    late.data_received.assert_not_called()
+
+
 def connected_line(heard: Mock | None = None, freed: Mock | None = None) -> tuple[HopLine, Mock]:
     line = HopLine(heard or Mock(), freed or Mock(), Mock())
     transport = Mock(spec=asyncio.Transport, get_extra_info=Mock(return_value=None))

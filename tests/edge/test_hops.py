@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 
+import anyio
 import msgspec
 import pytest
 
@@ -287,6 +288,27 @@ async def test_an_answer_that_is_broken_off_is_broken_off_for_the_client(
         with pytest.raises(ConnectionResetError):
             await ask(port, get())
         await eventually(lambda: not far.edge.gates.of or all(not g.total for g in far.edge.gates.of.values()))
+
+
+async def test_a_request_whose_hop_is_lost_just_after_its_gate_has_answered_is_answered(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer and the end of the connection come in one turn of the event loop."""
+    ask_gate = hops._Caller.ask
+
+    async def lost_after(caller: hops._Caller, question: HopQuestion, within_s: float) -> HopAnswer:
+        answer = await ask_gate(caller, question, within_s)
+        caller.line.give_up()
+        await eventually(lambda: caller.line.transport is None)
+        return answer
+
+    monkeypatch.setattr(hops._Caller, "ask", lost_after)
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        await publish_far(host, far, gate, route(port, inside, handlers=("http",)))
+        with anyio.fail_after(30):
+            assert b"PU02" in await ask(port, get(method="POST"))
+        await eventually(lambda: all(not each.total for each in host.edge.gates.of.values()))
 
 
 async def test_a_region_without_machines_of_the_app_has_one_of_another_region_answer(

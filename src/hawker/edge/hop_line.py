@@ -252,7 +252,7 @@ class HopLine(asyncio.Protocol):
         self._stream: HopStream | None = None
         self._answered = False  # what follows an answer waits until there is somebody who hears it
         self._reading = False
-        self._why: Exception | None = None  # it was given up
+        self._why: Exception | None = None  # it was given up, or lost
         self._unsaid = b""  # goes with the next frame
         self._skipped: int | None = None  # bytes of a conversation that was left; None once the next one is answered
         self.keeps = False  # the gate at the other end has said so
@@ -278,7 +278,7 @@ class HopLine(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
-        lost = self._why or error or ConnectionResetError("the other edge closed the connection")
+        lost = self._why = self._why or error or ConnectionResetError("the other edge closed the connection")
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.lose(lost)
@@ -308,12 +308,16 @@ class HopLine(asyncio.Protocol):
             self._write(b"")
 
     def open(self, protocol: P, question: HopQuestion | None = None) -> P:
-        """A conversation, whose transport `protocol` gets. With a `question` it is yet to be asked for."""
+        """A conversation, whose transport `protocol` gets. With a `question` it is yet to be asked for. The connection
+        may have been lost since the gate answered: then `protocol` is told so, as of any other loss."""
         assert self._stream is None, "one after the other"
         self._answered = False
         stream = self._stream = HopStream(self, protocol, question)
         protocol.connection_made(stream)
-        if self._buffer:
+        if self.transport is None and self._why is not None:
+            self._stream = None
+            stream.lose(self._why)
+        elif self._buffer:
             asyncio.get_running_loop().call_soon(self._read)
         return protocol
 
