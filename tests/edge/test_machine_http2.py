@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from unittest.mock import Mock
 
+import anyio
 import grpc
 import grpc.aio
 import pytest
@@ -15,6 +16,7 @@ from hawker.edge import nghttp2
 from hawker.edge.machine_connection import RequestSource
 from hawker.edge.machine_http2 import MachineHttp2Connection
 from hawker.edge.nghttp2 import Http2Session
+from hawker.edge.refusal import ProxyError
 from hawker.feed import GatePlace
 from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, publish_far, route, says
 from tests.edge.test_http2_connection import asking, served
@@ -195,3 +197,14 @@ async def test_an_answer_that_came_byte_by_byte_while_its_client_was_full_goes_t
     assert not heard
     machine.may_read(reading=True)
     assert b"".join(heard) == b"x" * nghttp2.WINDOW_BYTES and len(heard) < 50
+
+
+async def test_a_machine_that_has_closed_before_it_is_asked_is_no_answer() -> None:
+    """Its connection is made and lost before whoever dialled goes on."""
+    machine = MachineHttp2Connection(asyncio.get_running_loop().time)
+    machine.connection_made(Mock(spec=asyncio.Transport, get_extra_info=Mock(return_value=None)))
+    machine.connection_lost(None)
+    machine.ask(Mock(spec=RequestSource), b"GET / HTTP/1.1\r\nhost: shop\r\n\r\n", chunked=False)
+    with anyio.fail_after(30), pytest.raises(ProxyError) as failed:
+        await machine.answer_head(b"GET")
+    assert "closed" in failed.value.known and machine.silent, "another machine may have the request"

@@ -15,6 +15,7 @@ from hawker.edge.routes import ServiceTarget
 from hawker.edge.splice import UNSENT_MAX
 
 _NOT_SAID = frozenset({b"host", b"connection", b"transfer-encoding", b"upgrade"})
+_CLOSED = "the connection was closed before the answer was whole"
 
 
 class MachineHttp2Connection(MachineConnection):
@@ -53,7 +54,7 @@ class MachineHttp2Connection(MachineConnection):
         self.transport = None
         self._ended = True
         if self._trailers is None:
-            self._break("the connection was closed before the answer was whole")
+            self._break(_CLOSED)
         self._notify()
 
     def pause_writing(self) -> None:
@@ -77,6 +78,8 @@ class MachineHttp2Connection(MachineConnection):
         fields = [*pseudo, *(field for field in given if field[0] not in _NOT_SAID)]
         length = next((value for name, value in given if name == b"content-length"), b"0")
         self._stream = self._session.request(fields, ended=not chunked and length == b"0")
+        if self._ended:
+            self._break(_CLOSED)
         self._flush_soon()
 
     def send(self, content: bytes) -> None:
