@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,12 @@ from hawker.place import Place
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The resolver enters its folder: afterwards we are where we were."""
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """The resolver enters its folder, and may open more: afterwards we are where we were, as we were."""
     monkeypatch.chdir(tmp_path)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_the_resolver_begins_where_a_node_has_been(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,7 +45,10 @@ def test_a_second_resolver_leaves_the_first_one_alone(tmp_path: Path) -> None:
 
 
 def test_the_resolver_ends_where_neither_a_network_nor_a_daemon_is_left(tmp_path: Path) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, most), most))
     place = Place(tmp_path)
     place.dns.mkdir()
     place.remember(NodeId("0000000a"))
     assert main(["dns", "--data-dir", str(tmp_path)]) == ExitStatus.OK
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most), "its connections need more than is usual"

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import Mock
 
 import anyio
 import pytest
@@ -118,6 +119,7 @@ class PlayedWriter:
     def __init__(self, address: str) -> None:
         self._address = address
         self.closed = False
+        self.transport = Mock(spec=asyncio.Transport, get_write_buffer_size=Mock(return_value=0))
 
     def get_extra_info(self, name: str) -> tuple[str, int]:
         return self._address, 1

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import resource
 import signal
 from functools import partial
 from pathlib import Path
@@ -43,6 +44,8 @@ def _run(data_dir: Path | None, log_level: str, user: int | None) -> int:
     make_folder(place.dns, user)
     (place.dns / WRITES / BOUND).unlink(missing_ok=True)
     os.chdir(place.dns)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the usual bound is below that of connections
     anyio.run(partial(_serve, node_id, user), backend_options={"use_uvloop": True})
     return 0
 

@@ -4,7 +4,6 @@ bridge, at the one address that machines know. They follow the bridges as these 
 
 import asyncio
 import socket
-import struct
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -15,8 +14,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from hawker.dns.answer import Question
+from hawker.dns.conversation import QUESTION_BYTES, converse
 from hawker.dns.resolver import AskingNetwork, NameResolver, machine_of
-from hawker.errors import OverShare
 from hawker.fair.table import DNS_CONNECTIONS
 from hawker.fair.turns import Turns
 from hawker.host.address import bridge_prefix, network_of, network_resolver, peers_name
@@ -27,10 +26,8 @@ from hawker.names import BOUND, RESOLVER
 
 _PORT = 53
 _IDLE_S = 10.0
-_QUESTION_BYTES = 4096
 _AT_ONCE = 64
 """Questions over UDP that are read before anything else has its turn."""
-_LENGTH = struct.Struct("!H")
 _LINKS, _ADDRESSES = 0x1, 0x100
 """Groups of rtnetlink(7): news of links, and of IPv6 addresses."""
 _LOOK_AGAIN_S = 1.0
@@ -70,11 +67,11 @@ class NetworkSockets:
     def _read(self, udp: socket.socket) -> None:
         with suppress(OSError):  # all was read, or the link is gone, which the next look at the bridges says
             for _ in range(_AT_ONCE):
-                data, address = udp.recvfrom(_QUESTION_BYTES + 1)
+                data, address = udp.recvfrom(QUESTION_BYTES + 1)
                 self._received(data, address)
 
     def _received(self, data: bytes, address: Any) -> None:
-        if len(data) > _QUESTION_BYTES or not self._resolver.admits(address[0]):
+        if len(data) > QUESTION_BYTES or not self._resolver.admits(address[0]):
             return
         found = self._resolver.at_once(data, self._asker)
         if isinstance(found, Question):
@@ -92,28 +89,19 @@ class NetworkSockets:
                 self._udp.sendto(data, address)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Questions one after the other; what is no question ends it."""
         peer = writer.get_extra_info("peername")
         source = str(peer[0]) if peer else "::"
-        try:
-            with suppress(OverShare, OSError, EOFError, TimeoutError), self._connections.hold_now(machine_of(source)):
-                while await asyncio.wait_for(self._answer(reader, writer, source), _IDLE_S):
-                    pass
-        finally:
-            writer.close()
+        answer = partial(self._answer, source)
+        await converse(reader, writer, self._connections, machine_of(source), _IDLE_S, answer)
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, source: str) -> bool:
-        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-        if not 0 < length <= _QUESTION_BYTES or not self._resolver.admits(source):
-            return False
-        found = self._resolver.at_once(await reader.readexactly(length), self._asker, tcp=True)
+    async def _answer(self, source: str, data: bytes) -> bytes | None:
+        """Over TCP; none where it asks too often."""
+        if not self._resolver.admits(source):
+            return None
+        found = self._resolver.at_once(data, self._asker, tcp=True)
         if isinstance(found, Question):
-            found = await self._resolver.forwarded(found, self._asker.network_id, source, tcp=True)
-        if found is None:
-            return False
-        writer.write(_LENGTH.pack(len(found)) + found)
-        await writer.drain()
-        return True
+            return await self._resolver.forwarded(found, self._asker.network_id, source, tcp=True)
+        return found
 
 
 class ResolverSockets:

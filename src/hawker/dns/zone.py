@@ -10,9 +10,8 @@ Apps have names of one label, so what the zone itself needs has more: `NAME_SERV
 
 import asyncio
 import socket
-import struct
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from ipaddress import ip_address
 from typing import Any, cast
 
@@ -23,7 +22,7 @@ from dns.rdata import from_text as rdata_of
 from dns.rdtypes.ANY.TXT import TXT
 
 from hawker.clock import Clock
-from hawker.errors import OverShare
+from hawker.dns.conversation import QUESTION_BYTES, converse
 from hawker.fair.table import ZONE_CONNECTIONS
 from hawker.fair.turns import Turns
 from hawker.log import bind
@@ -40,10 +39,9 @@ ALL_QUESTIONS = Allowance(1000.0, 500)
 """The same, of all askers: sources over UDP can be forged. A whole answer takes 0.25 ms."""
 NAME_SERVER = "a.ns"
 """Below the domain. No app has such a name: whoever answers there decides what the zone says."""
-_PLAIN_BYTES, _UDP_BYTES, _TCP_BYTES, _MOST_QUESTION = 512, 1232, 65_535, 4096
+_PLAIN_BYTES, _UDP_BYTES, _TCP_BYTES = 512, 1232, 65_535
 _NETWORK_BITS = {4: 8, 6: 80}  # left out of an address
 _IDLE_S, _LOOK_EVERY_S, _LISTEN_BACKLOG = 5.0, 1.0, 64
-_LENGTH = struct.Struct("!H")
 _log = bind("hawker.dns")
 
 
@@ -181,36 +179,23 @@ class ZoneSockets:
         """Over UDP. What is beyond a rate is not read: a flood costs some microseconds a packet."""
         now = self._clock.monotonic()
         network = _network(source).encode()
-        if len(data) > _MOST_QUESTION or not self._over_udp.admit(network, now):
+        if len(data) > QUESTION_BYTES or not self._over_udp.admit(network, now):
             return None
         zone = self._zone()
         return None if zone is None else zone_answer(data, zone, whole=self._answers.take(network, now))
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Questions one after the other; what is no question ends it, and so does one beyond a rate."""
         peer = writer.get_extra_info("peername")
         network = _network(str(peer[0]) if peer else "::")
-        try:
-            with suppress(OverShare, OSError, EOFError, TimeoutError), self._connections.hold_now(network):
-                while await asyncio.wait_for(self._one(reader, writer, network.encode()), _IDLE_S):
-                    pass
-        finally:
-            writer.close()
+        answer = partial(self._answer, network.encode())
+        await converse(reader, writer, self._connections, network, _IDLE_S, answer)
 
-    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, network: bytes) -> bool:
-        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+    async def _answer(self, network: bytes, data: bytes) -> bytes | None:
+        """Over TCP; none beyond a rate."""
         zone = self._zone()
-        if zone is None or not 0 < length <= _MOST_QUESTION:
-            return False
-        data = await reader.readexactly(length)
-        if not self._over_tcp.admit(network, self._clock.monotonic()):
-            return False
-        found = zone_answer(data, zone, tcp=True)
-        if found is None:
-            return False
-        writer.write(_LENGTH.pack(len(found)) + found)
-        await writer.drain()
-        return True
+        if zone is None or not self._over_tcp.admit(network, self._clock.monotonic()):
+            return None
+        return zone_answer(data, zone, tcp=True)
 
 
 class _Place(asyncio.DatagramProtocol):
