@@ -10,7 +10,6 @@ from hawker.proof.move_checks import (
     Generations,
     NodeSight,
     forgotten_orders,
-    held_by_incoming,
     lost_snapshots,
     lost_writes,
     moves_at_rest,
@@ -23,7 +22,7 @@ from hawker.proof.move_checks import (
 )
 from hawker.proof.violation import Invariant
 from hawker.record.machine import BY_ORDER, EVENTS, MACHINES, MachineKey
-from hawker.record.move import GRANTS, INCOMING, MOVED, MOVES, MoveState
+from hawker.record.move import GRANTS, INCOMING, MOVED, MOVES, MoveState, held_by_incoming
 from hawker.record.volume import SNAPSHOTS, VOLUMES, DamageRecord
 from hawker.sim.harness.loop import eventually
 from hawker.store.contract import Tx

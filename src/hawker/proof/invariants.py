@@ -19,7 +19,6 @@ from hawker.node import Resources
 from hawker.proof.deploy_checks import deploys_at_rest, of_deploys
 from hawker.proof.host_state import HostState
 from hawker.proof.legal_path import illegal_steps, is_resumption
-from hawker.proof.move_checks import held_by_incoming
 from hawker.proof.violation import Invariant, Violation
 from hawker.proof.volume_checks import held_by_volumes, of_snapshots, of_volumes, snapshots_at_rest, volumes_at_rest
 from hawker.record.machine import (
@@ -37,7 +36,7 @@ from hawker.record.machine import (
     claimed_by,
     id_key,
 )
-from hawker.record.move import MOVED
+from hawker.record.move import MOVED, held_by_incoming
 from hawker.record.node import USED
 from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
 from hawker.store.contract import Bucket, Reader

@@ -29,16 +29,6 @@ from hawker.volume.attachment import volume_id_of
 from hawker.worker.capacity import kept_layer
 
 
-def held_by_incoming(reader: Reader) -> Resources:
-    """By what is on its way here, and by the snapshots that follow it."""
-    total = Resources()
-    for _, coming in reader.scan(COMING_SNAPSHOTS):
-        total = total.plus(coming.holds)
-    for _, record in reader.scan(INCOMING):
-        total = total.plus(record.holds)
-    return total
-
-
 class NodeSight(ValueObject, frozen=True, kw_only=True):
     """One node at one moment: its store, which machines run there, which volumes and root filesystems are mounted, how
     often each volume's file and each kept root filesystem was written to, by the id of volume or machine, of those that

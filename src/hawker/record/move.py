@@ -396,6 +396,16 @@ def awaited_snapshots(reader: Reader, volume_id: VolumeId) -> list[ComingSnapsho
     return [each for each in coming_snapshots(reader, volume_id) if not each.arrived]
 
 
+def held_by_incoming(reader: Reader) -> Resources:
+    """By what is on its way here, and by the snapshots that follow it."""
+    total = Resources()
+    for _, incoming in reader.scan(INCOMING):
+        total = total.plus(incoming.holds)
+    for _, coming in reader.scan(COMING_SNAPSHOTS):
+        total = total.plus(coming.holds)
+    return total
+
+
 def snapshots_resource(volume_id: VolumeId) -> Resource:
     """Of its own kind: the volume can be changed while its snapshots follow it."""
     return Resource(kind="snapshots", id=volume_id)

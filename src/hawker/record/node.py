@@ -68,8 +68,8 @@ def closed(reader: Reader) -> str | None:
     return "the node is draining" if node.draining else "the node is cordoned" if node.cordoned else None
 
 
-# What machines and volumes hold of their node: `USED` is the sum, changed in the transaction that changes a record,
-# so that admission is one look and cannot be stale.
+# What machines and volumes hold of their node, and what is on its way there: `USED` is the sum, changed in the
+# transaction that changes a record, so that admission is one look and cannot be stale.
 
 
 def used(reader: Reader) -> Resources:
@@ -82,7 +82,7 @@ def hold(tx: Tx, before: Resources, after: Resources) -> None:
         tx.put(USED, "all", used(tx).minus(before).plus(after))
 
 
-USED = Bucket("used", Resources)  # the one key "all": the sum of what the machines hold
+USED = Bucket("used", Resources)  # the one key "all": the sum of what the records hold
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):

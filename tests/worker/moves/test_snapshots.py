@@ -18,8 +18,7 @@ from hawker.errors import NoRoom, NotFound
 from hawker.ids import SnapshotId
 from hawker.node import Resources
 from hawker.proof.invariants import of_store
-from hawker.proof.move_checks import held_by_incoming
-from hawker.record.move import COMING_SNAPSHOTS, MoveState
+from hawker.record.move import COMING_SNAPSHOTS, MoveState, held_by_incoming
 from hawker.record.node import used
 from hawker.record.volume import SNAPSHOTS, SnapshotRecord, VolumeState
 from hawker.sim.harness.loop import eventually

@@ -8,9 +8,18 @@ from hawker.errors import NotServed, Unavailable
 from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.machine import State
 from hawker.node import Resources
-from hawker.proof.move_checks import held_by_incoming
 from hawker.record.machine import MACHINES
-from hawker.record.move import INCOMING, MOVES, RETIRED, IncomingRecord, IncomingState, KeptRoot, MoveRecord, MoveState
+from hawker.record.move import (
+    INCOMING,
+    MOVES,
+    RETIRED,
+    IncomingRecord,
+    IncomingState,
+    KeptRoot,
+    MoveRecord,
+    MoveState,
+    held_by_incoming,
+)
 from hawker.record.node import used
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.fake_moved_files import LAYER_BYTES

@@ -7,8 +7,9 @@ from hawker.ids import MachineId
 from hawker.node import Resources
 from hawker.proof import invariants
 from hawker.record.machine import BY_APP, BY_IPV4, BY_NAME, BY_ORDER, MachineKey
-from hawker.record.move import MOVED
-from hawker.record.node import USED
+from hawker.record.move import COMING_SNAPSHOTS, INCOMING, MOVED, MoveState, held_by_incoming
+from hawker.record.node import USED, used
+from hawker.sim.harness.loop import eventually
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.store.contract import Bucket, Tx
@@ -94,3 +95,26 @@ async def test_an_order_of_a_machine_that_moved_is_kept_and_not_filled_again() -
         assert fleet.worker(0).machines() == []
         await fleet.hosts[0].world.store.write(lambda tx: tx.delete(MOVED, fleet.machine))
         assert Kind.WRONG_INDEX in {each.kind for each in await fleet.worker(0).reconciler.once()}
+
+
+async def test_room_of_a_move_on_its_way_here_is_no_wrong_sum() -> None:
+    async with played_fleet() as fleet:
+        move, store = await fleet.move(0, 1), fleet.hosts[1].world.store
+        await eventually(fleet._clock, lambda: store.count(INCOMING), 60, 0.01)
+        held = used(store)
+        assert held.memory_mib > 0 and held == held_by_incoming(store)
+        assert Kind.WRONG_SUM not in {each.kind for each in await fleet.worker(1).reconciler.once()}
+        assert used(store) == held
+        await fleet.ended(0, move.id)
+        assert await fleet.settled() == []
+
+
+async def test_room_of_a_snapshot_that_follows_is_no_wrong_sum() -> None:
+    async with played_fleet() as fleet:
+        store = fleet.hosts[1].world.store
+        move = await fleet.move(0, 1)
+        assert (await fleet.ended(0, move.id)).state is MoveState.DONE
+        assert store.count(COMING_SNAPSHOTS) == 1 and held_by_incoming(store) != Resources()
+        assert Kind.WRONG_SUM not in {each.kind for each in await fleet.worker(1).reconciler.once()}
+        await eventually(fleet._clock, lambda: store.count(COMING_SNAPSHOTS) == 0, 600)
+        assert await fleet.settled() == []

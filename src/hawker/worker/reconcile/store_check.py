@@ -21,7 +21,7 @@ from hawker.record.machine import (
     MachineRecord,
     id_key,
 )
-from hawker.record.move import MOVED
+from hawker.record.move import MOVED, held_by_incoming
 from hawker.record.node import USED
 from hawker.record.volume import VOLUMES, VOLUMES_BY_APP, VolumeRecord
 from hawker.store.contract import Bucket, Reader, Tx
@@ -61,6 +61,11 @@ def sum_of(holders: Iterable[CapacityHolder]) -> Resources:
     return Resources(**totals)
 
 
+def held_in_all(reader: Reader, machines: Collection[MachineRecord]) -> Resources:
+    """By machines and volumes, and by what is on its way here."""
+    return sum_of([*machines, *volumes_of(reader)]).plus(held_by_incoming(reader))
+
+
 def wrong_entries(reader: Reader, bucket: Bucket[Any], wanted: _Index) -> Iterator[Entry]:
     found = {key: pointer.id for key, pointer in reader.scan(bucket)}
     for key in sorted(found.keys() | wanted.keys()):
@@ -89,7 +94,7 @@ async def audit(reader: Reader, machines: Collection[MachineRecord]) -> list[Fin
     """One finding for the sum and one for each index; `machines` are all that `reader` has. Lets others run in between:
     `reader` must not change."""
     findings: list[Finding] = []
-    used, total = reader.get(USED, "all") or Resources(), sum_of([*machines, *volumes_of(reader)])
+    used, total = reader.get(USED, "all") or Resources(), held_in_all(reader, machines)
     if used != total:
         detail = f"the books have {_amounts(used)}; the records hold {_amounts(total)}"
         findings.append(Finding(Kind.WRONG_SUM, "capacity", detail))
@@ -106,7 +111,7 @@ async def audit(reader: Reader, machines: Collection[MachineRecord]) -> list[Fin
 def set_right(tx: Tx) -> None:
     """Sum and indexes as the records have them. Changes nothing when they are."""
     machines = [record for _, record in tx.scan(MACHINES)]
-    total = sum_of([*machines, *volumes_of(tx)])
+    total = held_in_all(tx, machines)
     if (tx.get(USED, "all") or Resources()) != total:
         tx.put(USED, "all", total)
     for bucket, wanted in indexes(tx, machines):
