@@ -20,7 +20,7 @@ from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Capacity
 from hawker.proof.move_checks import NodeSight, owned_at
 from hawker.record.app import AppRecord
-from hawker.record.machine import MACHINES
+from hawker.record.machine import MACHINES, MachineRecord
 from hawker.record.move import INCOMING, RETIRED, RETIRED_KEPT_S, RETIRED_UNITS, IncomingState
 from hawker.record.node import NODE, NodeRecord
 from hawker.runtime.fake_host import HEAP_BITS
@@ -128,6 +128,15 @@ class SimOtherNodes:
 
     def open(self, sealed: bytes) -> bytes:
         return self._vaults()[0].open(SEALED_FOR, sealed)
+
+
+def _is_same_instance(record: MachineRecord, before: MachineRecord | None) -> bool:
+    return (
+        before is not None
+        and record.running is not None
+        and before.running is not None
+        and record.running.instance_id == before.running.instance_id
+    )
 
 
 class MoveHost:
@@ -255,10 +264,11 @@ class MoveHost:
         """A host that is a `dud` starts nothing that came to it; what has run there, or comes back, it does."""
         store = self.world.store
         record = store.get(MACHINES, machine_id)
-        if not self.dud or record is None or record.running is not None or record.previous is not None:
+        if not self.dud or record is None or record.previous is not None:
             return False
         came = (each for _, each in store.scan(INCOMING) if each.state is IncomingState.ACCEPTED and not each.back_of)
-        return any((each.unit, each.generation) == (machine_id, record.generation) for each in came)
+        by = (each for each in came if (each.unit, each.generation) == (machine_id, record.generation))
+        return any(record.running is None or _is_same_instance(record, each.machine) for each in by)
 
     def moment(self) -> MoveMoment:
         world = self.world

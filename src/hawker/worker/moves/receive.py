@@ -17,7 +17,7 @@ from hawker.image.blobs import ImageReader
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.app import APPS, AppRecord
-from hawker.record.machine import BY_IPV4, BY_NAME, Detail, MachineRecord, machine_resource
+from hawker.record.machine import BY_IPV4, BY_NAME, Detail, MachineRecord, Running, machine_resource
 from hawker.record.move import (
     AWAITED,
     FILLING,
@@ -266,7 +266,7 @@ def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, re
         first_id=None,
         gpus=(),
         holds=with_root(room if unit.ran or memory is not None else Resources(), record.root),
-        running=None,
+        running=None if unit.ran or memory is not None else _last_instance(machine),
         previous=None,
         awaited=run.instance_id if unit.ran else None,
         restarts=0,
@@ -295,6 +295,12 @@ def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, re
             tx.put(TRIALS, mine.id, trial)
         deps.table.change(tx, mine, Happened("start", "starting"))
         deps.runs.accept(tx, "start", machine_resource(mine.id), run)
+
+
+def _last_instance(machine: MachineRecord) -> Running | None:
+    """How the latest one of a machine that is off ended: when it is due by its schedule follows from that, and whether
+    it rests. Nothing of it is here."""
+    return machine.running if machine.running is not None and machine.running.exit is not None else None
 
 
 RECEIVE = Flow(
