@@ -6,10 +6,12 @@ from hawker.api.contract.move import (
     CANCEL_MOVE,
     GET_MOVE,
     LIMIT_MOVE,
+    MOVE_MACHINE,
     PAUSE_MOVE,
     RESUME_MOVE,
     LimitMoveRequest,
     MoveParams,
+    MoveRequest,
 )
 from hawker.api.contract.move_peer import OFFER_MOVE
 from hawker.errors import Damaged, Moved, MoveUnderWay, WrongState
@@ -17,11 +19,12 @@ from hawker.host.changed_blocks import BLOCK_BYTES
 from hawker.ids import MachineId, NodeId, RunId, VolumeId
 from hawker.machine import State
 from hawker.node import Resources
-from hawker.record.machine import EVENTS
+from hawker.record.machine import DESTROYED, EVENTS, MACHINES
 from hawker.record.move import GRANTS, MOVES, PAUSED_AT_MOST_S, MoveMode, MoveRecord, MoveState
 from hawker.record.node import used
 from hawker.sim.fleet.network import PassingCall
 from hawker.sim.harness.loop import eventually
+from hawker.sim.node.sim_worker import params
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time
 
@@ -202,6 +205,49 @@ async def test_a_machine_that_exits_during_the_copy_stays_and_is_restarted() -> 
         fleet.hosts[0].world.host.end(MachineId(fleet.machine), 1)
         found = await aborted(fleet, move.id)
         assert found.away_at is None and "exited" in found.reason
+
+
+async def exits_before_its_cold_move(fleet: PlayedFleet, exit_code: int, **config: object) -> tuple[MachineId, str]:
+    """A machine of its own that ends while its move is paused; its id, and that of the move, which then goes on."""
+    first, clock = fleet.worker(0), fleet._clock
+    job = MachineId(await first.started(**config))
+    body = MoveRequest(to=fleet.id(1), mode="cold")
+    at = MoveParams(move_id=(await first.api.call(MOVE_MACHINE, params=params(job), body=body)).id)
+    await first.api.call(PAUSE_MOVE, params=at)
+    await clock.sleep(10)
+    fleet.hosts[0].world.host.end(job, exit_code)
+    await eventually(clock, lambda: first.record(job).state is not State.STARTED, 60, 0.01)
+    await first.api.call(RESUME_MOVE, params=at)
+    return job, at.move_id
+
+
+async def test_machine_that_has_done_its_work_before_its_cold_move_is_not_started_again() -> None:
+    async with played_fleet() as fleet:
+        job, move_id = await exits_before_its_cold_move(fleet, 0, restart={"policy": "no"})
+        move = await fleet.ended(0, move_id)
+        assert (move.state, move.away_at) == (MoveState.ABORTED, None) and "exited" in move.reason
+        await fleet._clock.sleep(60)
+        record = fleet.worker(0).record(job)
+        assert record.state is State.STOPPED and record.holds == Resources()
+        assert fleet.worker(0).events(job).count("start/started") == 1
+        assert fleet.hosts[1].world.store.get(MACHINES, job) is None
+        assert await fleet.settled() == []
+
+
+async def test_machine_that_is_destroyed_at_its_end_is_so_whatever_was_to_move_it() -> None:
+    async with played_fleet() as fleet:
+        job, move_id = await exits_before_its_cold_move(fleet, 0, restart={"policy": "no"}, auto_destroy=True)
+        assert (await fleet.ended(0, move_id)).state is MoveState.ABORTED
+        await eventually(fleet._clock, lambda: fleet.hosts[0].world.store.get(DESTROYED, job), 60)
+        assert fleet.hosts[1].world.store.get(MACHINES, job) is None and not fleet.hosts[1].sight().running
+
+
+async def test_machine_that_its_policy_starts_again_is_started_where_it_moves() -> None:
+    async with played_fleet() as fleet:
+        job, move_id = await exits_before_its_cold_move(fleet, 1, restart={"policy": "always"})
+        assert (await fleet.ended(0, move_id)).state is MoveState.DONE
+        await fleet.worker(1).reaches(job, State.STARTED)
+        assert await fleet.settled() == []
 
 
 async def test_a_block_that_was_copied_once_more_is_compared_once_more() -> None:

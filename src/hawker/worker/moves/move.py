@@ -88,6 +88,9 @@ SILENT_S = 30.0
 """How long a machine is off for a destination that does not answer, or makes no progress; and how long one that gets
 ready may be silent before the next node is asked."""
 
+_EXITED = "the machine has exited meanwhile"
+_TO_RUN = frozenset({State.STARTED, State.STARTING})  # which runs, or is started again by its policy
+
 _LOOK_AWAY_S = 0.05  # while the machine is off
 _LOOK_PAUSED_S = 5.0  # a thousand looks are more than the longest pause
 
@@ -232,7 +235,7 @@ async def warm(context: Context[MoveInput]) -> Outcome:
         return Done()
     ran = _instance(deps, move)
     if ran is None:
-        return Abort(Unavailable("the machine has exited meanwhile"))
+        return Abort(Unavailable(_EXITED))
     for each in unit_files(move):
         if move.state is MoveState.PREPARING:
             await trim(deps, each)
@@ -245,7 +248,7 @@ async def warm(context: Context[MoveInput]) -> Outcome:
     async def runs_on() -> str:
         for each in unit_files(move):
             await files_of(deps).keep_watch(each)
-        return "" if _instance(deps, move) == ran else "the machine has exited meanwhile"
+        return "" if _instance(deps, move) == ran else _EXITED
 
     theirs = await _filled(context, move, _WARM, PREPARE_S, runs_on)
     if isinstance(theirs, str):
@@ -280,9 +283,10 @@ async def stop(context: Context[MoveInput]) -> Outcome:
     """End the instance, as a stop does."""
     deps, move = context.deps, move_in(context)
     if move.state in UNTOUCHED:
-        waits = await turn_lost(deps, move) or await deps.store.write(lambda tx: _stopping(tx, deps, move))
-        if waits:
-            return Retry(waits, after_s=_LOOK_PAUSED_S)
+        waits = await turn_lost(deps, move)
+        not_now = _later(waits) if waits else await deps.store.write(lambda tx: _stopping(tx, deps, move))
+        if not_now is not None:
+            return not_now
     context.reach("intended")
     if move.machine is None or move.memory is not None:
         return Done()
@@ -299,17 +303,24 @@ async def undo_stop(context: Context[MoveInput]) -> None:
 _DROPPED = "it was suspended, and its memory is dropped for the move: its next start is a cold one"
 
 
-def _stopping(tx: Tx, deps: FlowDeps, move: MoveRecord) -> str:
-    """Why not yet: it was paused meanwhile."""
+def _later(why: str) -> Outcome:
+    return Retry(why, after_s=_LOOK_PAUSED_S)
+
+
+def _stopping(tx: Tx, deps: FlowDeps, move: MoveRecord) -> Outcome | None:
+    """None, or why not: it was paused meanwhile, or the machine has ended by itself and is not to run any more. What
+    its end asked for then goes on."""
     now, found = deps.clock.now(), tx.get(MOVES, move.id)
     if found is not None and found.is_paused(now):
-        return "the move was paused"
-    change_move(tx, deps, move.id, state=MoveState.STOPPING, away_at=now if move.ran else None)
+        return _later("the move was paused")
     record = None if move.machine is None else tx.get(MACHINES, move.machine)
+    if move.ran and not move.back_of and (record is None or record.state not in _TO_RUN):
+        return Abort(Unavailable(_EXITED))
+    change_move(tx, deps, move.id, state=MoveState.STOPPING, away_at=now if move.ran else None)
     if record is not None and record.state in (State.STARTED, State.SUSPENDED) and move.memory is None:
         dropped = Detail(error=_DROPPED) if move.drops_memory else None
         deps.table.change(tx, record, Happened("stop", "stopping", "user", dropped), state=State.STOPPING, awaited=None)
-    return ""
+    return None
 
 
 async def close(context: Context[MoveInput]) -> Outcome:
