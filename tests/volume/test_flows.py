@@ -129,6 +129,46 @@ async def test_a_fork_can_be_mounted_while_it_is_brought_to_its_size(stall: Memo
         assert stall.disks.files[copy.id].filesystem_bytes == 2 << 30
 
 
+async def fork_in_use(stall: MemoryWorld) -> VolumeId:
+    """Of a fork that a machine has written to, and that is not as large as ordered yet; the daemon is down."""
+    async with stall.open() as worker:
+        await worker.app()
+        source = await Shelf(stall, worker).written(size_gb=1)
+    stall.crash_points.burns_in = "volume_fork.fit before"
+    with pytest.raises(Death):
+        async with stall.open() as worker:
+            await Shelf(stall, worker).create(name="copy", source_volume_id=source, size_gb=2)
+    stall.crash()
+    return next(record.id for _, record in stall.store.scan(VOLUMES) if record.name == "copy")
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_fork_that_is_in_use_outlives_an_abort_of_what_makes_it_larger(
+    stall: MemoryWorld, is_deleted: bool
+) -> None:
+    fork = await fork_in_use(stall)
+    stall.disks.troubles += [ScriptedFailure("grow", after=False)] * 20
+    async with stall.open() as worker:
+        shelf = Shelf(stall, worker)
+        machine_id = await worker.started(mounts=[{"name": "copy", "path": "/data"}])
+        shelf.write(fork)
+        if is_deleted:
+            await worker.destroy(machine_id, force=True)
+            await eventually(stall.clock, lambda: shelf.volume(fork).machine is None, 60)
+            await shelf.delete(fork)
+        [run] = [run for run in worker.parts.runner.list(active=True) if run.flow == "volume_fork"]
+        await worker.parts.runner.abort(run.run_id)
+        await worker.parts.runner.wait(run.run_id, 60)
+        assert shelf.content(fork) == 2
+        if is_deleted:
+            assert (await shelf.undelete(fork)).state == "created"
+            return
+        assert shelf.volume(fork).state is VolumeState.HYDRATING and shelf.volume(fork).machine == machine_id
+        await eventually(stall.clock, lambda: shelf.volume(fork).state is VolumeState.CREATED, 2 * LOOKS_EVERY_S)
+        assert stall.disks.files[fork].filesystem_bytes == 2 << 30 and stall.disks.made[fork] == 1
+        check_at_rest(stall)
+
+
 @pytest.mark.parametrize("edge", range(1, 12))
 async def test_a_daemon_killed_while_a_snapshot_is_restored_goes_on(stall: MemoryWorld, edge: int) -> None:
     async with stall.open() as worker:

@@ -3,6 +3,7 @@ is killed when.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import anyio
 import pytest
@@ -12,9 +13,10 @@ from hawker.api.contract.volume import CREATE_VOLUME, GET_VOLUME, CreateVolumeRe
 from hawker.errors import Fault, HawkerError, MoveUnderWay
 from hawker.ids import VolumeId
 from hawker.node import Capacity
-from hawker.record.move import MOVES, OPEN_MOVE_OF
+from hawker.record.move import MOVES, OPEN_MOVE_OF, MoveState
 from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState
 from hawker.sim.harness.loop import eventually
+from hawker.sim.node.fake_host import ScriptedFailure
 from hawker.sim.node.sim_worker import APP
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time
@@ -72,6 +74,24 @@ async def test_a_fork_stays_where_no_other_host_has_room_and_can_be_used() -> No
         fork = await forked(fleet)
         assert (fork.zone, fork.state) == (fleet.id(0), "created")
         assert fleet.hosts[0].world.store.get(OPEN_MOVE_OF, fork.id) is None
+        assert await fleet.settled() == []
+
+
+async def test_fork_that_could_not_be_made_as_large_as_ordered_does_not_leave() -> None:
+    async with played_fleet() as fleet:
+        first = fleet.worker(0)
+        fleet.hosts[0].world.disks.troubles += [ScriptedFailure("grow", after=False)] * 20
+        body = CreateVolumeRequest(name="free", source_volume_id=fleet.free, require_unique_zone=True, size_gb=2)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(first.api.call, CREATE_VOLUME, params=AppParams(app_name=APP), body=body))
+            await eventually(fleet._clock, lambda: [each.state for _, each in forks(fleet)] == ["hydrating"], 60)
+            [run] = [run for run in first.parts.runner.list(active=True) if run.flow == "volume_fork"]
+            await first.parts.runner.abort(run.run_id)
+        await eventually(fleet._clock, lambda: [each.state for _, each in forks(fleet)] == ["created"], 600)
+        [(number, fork)] = forks(fleet)
+        assert (number, fork.made_gb) == (0, 2)
+        [move] = [each for _, each in fleet.hosts[0].world.store.scan(MOVES)]
+        assert move.state is MoveState.ABORTED and "as large as ordered" in move.reason
         assert await fleet.settled() == []
 
 

@@ -79,15 +79,19 @@ def made(tx: Tx, context: Context[VolumeInput]) -> None:
 
 
 async def unmake(context: Context[VolumeInput]) -> None:
-    """Nothing was ever in it: no machine is launched before it is made."""
-    await disks_of(context).remove(volume_id_in(context))
+    """Nothing was ever in it: no machine is launched before it is made.
+
+    A fork that is whole may be in use already: it stays, and the reconciler begins anew what was still to be done."""
+    record = context.deps.store.get(VOLUMES, context.resource.id)
+    if record is None or record.state in IN_MAKING:
+        await disks_of(context).remove(volume_id_in(context))
 
 
 def take_back(tx: Tx, ended: EndedRun[VolumeInput]) -> None:
     """A volume that could not be made holds nothing; a machine that waits for it hears of that."""
     deps: VolumeDeps = ended.deps
     record = tx.get(VOLUMES, ended.resource.id)
-    if ended.ending is not Ending.DONE and record is not None:
+    if ended.ending is not Ending.DONE and record is not None and record.state in IN_MAKING:
         deps.volumes.remove(tx, record)
 
 

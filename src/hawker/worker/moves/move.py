@@ -49,7 +49,7 @@ from hawker.record.move import (
     MoveRecord,
     MoveState,
 )
-from hawker.record.volume import VOLUMES, volume_resource
+from hawker.record.volume import VOLUMES, VolumeState, volume_resource
 from hawker.store.contract import Durability, Tx
 from hawker.worker.capacity import kept_layer
 from hawker.worker.lifecycle.deps import Context, FlowDeps
@@ -108,6 +108,8 @@ async def choose(context: Context[MoveInput]) -> Outcome:
     free = None if move.machine is not None or move.volume is None else context.deps.store.get(VOLUMES, move.volume)
     if move.machine is None and free is None:
         return Abort(NotFound(f"volume {move.volume} could not be made, so there is nothing to move"))
+    if free is not None and free.state is VolumeState.HYDRATING:
+        return Abort(Unavailable(f"volume {free.id} could not be made as large as ordered yet"))
     try:
         able = candidates(others.nodes(), others.me, move)
     except NoDestination as error:  # it went away since the move was ordered, or this daemon has not met it yet
