@@ -1,5 +1,6 @@
 """Facts about backups of a node's volumes, over a played host: what is promised arrives, and only its owner gets it."""
 
+import anyio
 import pytest
 
 from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
@@ -13,7 +14,7 @@ from hawker.api.contract.volume import (
 )
 from hawker.errors import Damaged, NotFound, NotServed, Unprocessable
 from hawker.ids import AppName, SnapshotId, VolumeId
-from hawker.record.volume import SNAPSHOTS, SnapshotStatus
+from hawker.record.volume import SNAPSHOTS, SnapshotStatus, VolumeState
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.crash_points import Death
 from hawker.sim.node.fake_host import ScriptedFailure
@@ -64,6 +65,20 @@ async def test_a_restored_volume_has_what_the_backup_holds_though_the_volume_is_
     restored = await shelf.create("again", backup=backup.backup, size_gb=3)
     assert (restored.state, restored.size_gb, shelf.content(restored.id)) == ("created", 3, 1)
     assert shelf.volume(restored.id).made_gb == 3
+
+
+async def test_restore_of_a_large_backup_may_take_many_hours(shelf: Shelf) -> None:
+    clock, held = shelf.world.clock, anyio.Event()
+    backup = await saved(shelf, await shelf.written())
+    shelf.world.copies.held = held
+    restored = await shelf.create("again", backup=backup.backup)
+    await clock.sleep(12 * 3600)
+    assert shelf.volume(restored.id).state is VolumeState.RESTORING
+    held.set()
+    await eventually(clock, lambda: shelf.volume(restored.id).state is VolumeState.CREATED, 60)
+    [run] = shelf.worker.parts.runner.list(flow="volume_restore")
+    steps = [(each.step, each.attempt) for each in shelf.worker.parts.runner.history(run.run_id)]
+    assert steps == [("prepare", 1), ("fill", 1), ("fit", 1)]
 
 
 @pytest.mark.parametrize(

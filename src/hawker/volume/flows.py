@@ -232,8 +232,11 @@ _FILL = Step(
 )
 _FIT = Step("fit", fit, timeout_s=1800, backoff=PATIENT, points=("enlarged", "checked", "mounted", "grown"))
 
+_FETCH = msgspec.structs.replace(_FILL, timeout_s=86_400)
+"""A backup comes over the network, and each try begins at its first byte: it has as long as it had to be sent."""
+
 VOLUME_RESTORE = Flow(
-    name="volume_restore", input=VolumeInput, steps=(Step("prepare", prepare_restore), _FILL, _FIT), on_end=take_back
+    name="volume_restore", input=VolumeInput, steps=(Step("prepare", prepare_restore), _FETCH, _FIT), on_end=take_back
 )
 VOLUME_FORK = Flow(
     name="volume_fork", input=VolumeInput, steps=(Step("prepare", prepare_fork), _FILL, _FIT), on_end=take_back

@@ -148,7 +148,7 @@ _FREE = 1 << 50
 class FakeCopies(FakeHostPart):
     """Keeps `copies.Copies` in memory, beside the volumes. `taken` counts how often a snapshot was taken: the second
     time, it would be of another moment. `frozen` are volumes that a killed daemon's helper left so. While one is
-    `held`, no snapshot is restored."""
+    `held`, no snapshot is restored, and no backup."""
 
     def __init__(self, crash_points: CrashPoints, volumes: FakeVolumes) -> None:
         super().__init__(crash_points)
@@ -247,6 +247,8 @@ class FakeBackups(FakeHostPart):
 
     async def restore(self, backup: str, volume_id: VolumeId) -> None:
         await self._edge("fetch")
+        if self._copies.held is not None:
+            await self._copies.held.wait()
         if volume_id not in self._volumes.files:
             self._volumes.files[volume_id] = replace(self._kept(backup))
             self._volumes.made[volume_id] += 1
