@@ -14,12 +14,13 @@ from hawker.api.contract.volume import (
 )
 from hawker.errors import Damaged, NotFound, NotServed, Unprocessable
 from hawker.ids import AppName, SnapshotId, VolumeId
-from hawker.record.volume import SNAPSHOTS, SnapshotStatus, VolumeState
+from hawker.record.volume import SNAPSHOTS, SnapshotStatus, VolumeState, backup_resource
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.crash_points import Death
 from hawker.sim.node.fake_host import ScriptedFailure
 from hawker.sim.node.sim_worker import APP
 from hawker.sim.node.world import MemoryWorld
+from tests.volume.conftest import LOOKS_EVERY_S
 from tests.volume.shelf import Shelf, of
 from tests.worker.invariants import check_at_rest
 
@@ -79,6 +80,16 @@ async def test_restore_of_a_large_backup_may_take_many_hours(shelf: Shelf) -> No
     [run] = shelf.worker.parts.runner.list(flow="volume_restore")
     steps = [(each.step, each.attempt) for each in shelf.worker.parts.runner.history(run.run_id)]
     assert steps == [("prepare", 1), ("fill", 1), ("fit", 1)]
+
+
+async def test_runs_that_sent_backups_are_forgotten_with_their_volume(shelf: Shelf) -> None:
+    worker, volume_id = shelf.worker, await shelf.written()
+    await saved(shelf, volume_id)
+    assert len(worker.parts.runner.list(resource=backup_resource(volume_id))) == 1
+    await shelf.delete(volume_id)
+    await worker.parts.volumes.destroy(volume_id)
+    await shelf.world.clock.sleep(shelf.world.settings.destroyed_kept_s + 2 * LOOKS_EVERY_S)
+    assert worker.parts.runner.list(resource=backup_resource(volume_id)) == []
 
 
 @pytest.mark.parametrize(

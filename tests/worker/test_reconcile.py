@@ -1,13 +1,18 @@
+import msgspec
 import pytest
 
+from hawker.fsm.journal import CLOSED
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
 from hawker.record.machine import DESTROYED, EVENTS, Network
 from hawker.runtime.fake_host import FakeFault
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
+from hawker.sim.harness.loop import eventually
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
+from hawker.store.contract import Tx
 from hawker.worker.reconcile import Finding, Kind
+from tests.sim.moves.fleets import played_fleet
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
@@ -127,3 +132,22 @@ async def test_the_history_of_a_machine_is_dropped_after_a_while(worker: SimWork
     assert worker.parts.runner.list() == []
     assert stall.rootfs.swept == stall.networks.swept == 2
     check_at_rest(stall)
+
+
+async def test_runs_of_what_came_from_other_nodes_are_dropped_after_a_while() -> None:
+    async with played_fleet() as fleet:
+        await fleet.ended(0, (await fleet.move(0, 1)).id)
+        store, worker = fleet.hosts[1].world.store, fleet.worker(1)
+        flows = {"receive", "bring_snapshots"}
+        await eventually(fleet._clock, lambda: flows <= {run.flow for _, run in store.scan(CLOSED)}, 600)
+        await worker.reconciler.once()
+        assert flows <= {run.flow for run in worker.parts.runner.list()}
+        old = fleet._clock.now() - fleet.hosts[1].world.settings.destroyed_kept_s - 1
+
+        def age(tx: Tx) -> None:
+            for key, run in list(tx.scan(CLOSED)):
+                tx.put(CLOSED, key, msgspec.structs.replace(run, ended_at=old))
+
+        await store.write(age)
+        await worker.reconciler.once()
+        assert not flows & {run.flow for run in worker.parts.runner.list()}

@@ -406,13 +406,17 @@ def held_by_incoming(reader: Reader) -> Resources:
     return total
 
 
+INCOMING_KIND = "move"
+SNAPSHOTS_KIND = "snapshots"
+
+
 def snapshots_resource(volume_id: VolumeId) -> Resource:
     """Of its own kind: the volume can be changed while its snapshots follow it."""
-    return Resource(kind="snapshots", id=volume_id)
+    return Resource(kind=SNAPSHOTS_KIND, id=volume_id)
 
 
 def incoming_resource(move_id: str) -> Resource:
-    return Resource(kind="move", id=move_id)
+    return Resource(kind=INCOMING_KIND, id=move_id)
 
 
 def check_here(reader: Reader, *ids: str | None) -> None:

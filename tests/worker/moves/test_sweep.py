@@ -3,8 +3,10 @@
 import msgspec
 import pytest
 
+from hawker.ids import MachineId, VolumeId
+from hawker.record.machine import machine_resource
 from hawker.record.move import COMING_SNAPSHOTS, GRANTS, MOVED, MOVES, RETIRED_UNITS, SIGNPOSTS_KEPT_S, RetiredUnit
-from hawker.record.volume import SNAPSHOTS
+from hawker.record.volume import SNAPSHOTS, volume_resource
 from hawker.sim.harness.loop import eventually
 from hawker.store.contract import Tx
 from hawker.worker.moves.sweep import MoveSweep
@@ -30,8 +32,28 @@ async def test_signposts_and_ended_moves_are_forgotten_after_their_days() -> Non
 
         await store.write(age)
         parts = fleet.worker(0).parts
+        assert parts.runner.list(resource=volume_resource(VolumeId(fleet.free)))
         await MoveSweep(parts.deps, parts.scheduled_moves).sweep()
         assert (store.count(MOVED), store.count(MOVES), store.count(GRANTS)) == (0, 0, 0)
+        assert parts.runner.list(resource=volume_resource(VolumeId(fleet.free))) == []
+
+
+async def test_runs_at_a_machine_that_moved_away_are_forgotten_with_its_signpost() -> None:
+    async with played_fleet() as fleet:
+        await fleet.ended(0, (await fleet.move(0, 1)).id)
+        store, parts, clock = fleet.hosts[0].world.store, fleet.worker(0).parts, fleet._clock
+        await eventually(clock, lambda: store.count(SNAPSHOTS) == 1, 600)  # that of the free volume
+        old = clock.now() - SIGNPOSTS_KEPT_S - 1
+
+        def age(tx: Tx) -> None:
+            for key, post in list(tx.scan(MOVED)):
+                tx.put(MOVED, key, msgspec.structs.replace(post, at=old))
+
+        await store.write(age)
+        assert parts.runner.list(resource=machine_resource(MachineId(fleet.machine)))
+        await MoveSweep(parts.deps, parts.scheduled_moves).sweep()
+        for resource in (machine_resource(MachineId(fleet.machine)), volume_resource(fleet.volume)):
+            assert parts.runner.list(resource=resource) == []
 
 
 async def test_unit_that_can_be_taken_back_no_more_is_not_there_again_after_a_power_cut() -> None:

@@ -6,9 +6,11 @@ from functools import partial
 
 from hawker.errors import HawkerError
 from hawker.fsm import journal
+from hawker.fsm.contract import Resource
 from hawker.fsm.run import ENDED
-from hawker.ids import SnapshotId, is_snapshot_id
+from hawker.ids import MachineId, SnapshotId, VolumeId, is_snapshot_id, is_volume_id
 from hawker.log import bind
+from hawker.record.machine import machine_resource
 from hawker.record.move import (
     AWAITED,
     COMING_SNAPSHOTS,
@@ -25,7 +27,7 @@ from hawker.record.move import (
     incoming_resource,
     snapshots_resource,
 )
-from hawker.record.volume import SNAPSHOTS_BY_VOLUME
+from hawker.record.volume import SNAPSHOTS_BY_VOLUME, backup_resource, volume_resource
 from hawker.store.contract import Durability, Reader, Tx
 from hawker.volume.moved_files import MovedFile
 from hawker.worker.lifecycle.deps import FlowDeps
@@ -75,6 +77,8 @@ class MoveSweep:
             await ownership.look(deps)
             await offer_snapshots(deps)
         await deps.store.write(self._forget_old, Durability.ORDERED)
+        for unit in [key for key, _ in deps.store.scan(MOVED) if self._is_old(deps.store, key)]:
+            await deps.store.write(partial(self._forget_signpost, unit=unit), Durability.ORDERED)
         if any(unit.until <= deps.clock.now() for _, unit in deps.store.scan(RETIRED_UNITS)):
             await deps.store.write(self._forget_units)
         if deps.moved_files is None:
@@ -103,8 +107,8 @@ class MoveSweep:
         return awaited or (run is not None and run.state not in ENDED)
 
     def _forget_old(self, tx: Tx) -> None:
-        """Turns that are over; moves that ended, and signposts, after their days; never what is still owed, nor what
-        snapshots follow by."""
+        """Turns that are over; moves that ended after their days; never what is still owed, nor what snapshots follow
+        by."""
         oldest = self._deps.clock.now() - SIGNPOSTS_KEPT_S
         forget_turns(tx, self._deps.clock.now())
         for key, move in list(tx.scan(MOVES)):
@@ -114,10 +118,21 @@ class MoveSweep:
             left = incoming.volume is not None and _has_snapshots(tx, incoming.volume.id)
             if incoming.state not in AWAITED and incoming.created_at < oldest and not left:
                 tx.delete(INCOMING, key)
-        for key, post in list(tx.scan(MOVED)):
-            if post.at < oldest and tx.get(OPEN_MOVE_OF, key) is None and not _has_snapshots(tx, key):
-                tx.delete(MOVED, key)
-                tx.delete(GRANTS, key)
+
+    def _is_old(self, reader: Reader, unit: str) -> bool:
+        """Whether nobody needs its signpost any more."""
+        post = reader.get(MOVED, unit)
+        if post is None or post.at >= self._deps.clock.now() - SIGNPOSTS_KEPT_S:
+            return False
+        return reader.get(OPEN_MOVE_OF, unit) is None and not _has_snapshots(reader, unit)
+
+    def _forget_signpost(self, tx: Tx, unit: str) -> None:
+        """With it go the runs that this node had at the machine or volume."""
+        if self._is_old(tx, unit):
+            tx.delete(MOVED, unit)
+            tx.delete(GRANTS, unit)
+            for resource in _resources_of(unit):
+                journal.trim(tx, resource, keep=0)
 
     def _forget_units(self, tx: Tx) -> None:
         """Durably, always: from now on their owners are told that nobody takes them back, and ask no more."""
@@ -129,6 +144,12 @@ class MoveSweep:
         move = tx.get(MOVES, move_id)
         if move is not None and move.state in _OWED and journal.active(tx, unit_resource(move)) is None:
             self._deps.runs.accept(tx, _OWED[move.state], unit_resource(move), DeliverInput(move=move_id))
+
+
+def _resources_of(unit: str) -> tuple[Resource, ...]:
+    if is_volume_id(unit):
+        return volume_resource(VolumeId(unit)), backup_resource(VolumeId(unit))
+    return (machine_resource(MachineId(unit)),)
 
 
 def _has_snapshots(reader: Reader, volume_id: str) -> bool:

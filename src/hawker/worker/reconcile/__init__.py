@@ -19,7 +19,8 @@ from hawker.ids import MachineId, VolumeId
 from hawker.log import bind
 from hawker.record.deploy import DEPLOY_KIND
 from hawker.record.machine import ARCHIVED, DESTROYED, machine_resource
-from hawker.record.volume import GONE_VOLUMES, volume_resource
+from hawker.record.move import INCOMING_KIND, SNAPSHOTS_KIND
+from hawker.record.volume import GONE_VOLUMES, backup_resource, volume_resource
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store, Tx
 from hawker.value_object import ValueObject
@@ -122,8 +123,8 @@ class Reconciler:
         async for machine_id in self._outlived():
             await self._store.write(partial(self._forget, machine_id=machine_id))
         await self._forget_volumes()
-        await self._runner.prune(IMAGE, self._settings.destroyed_kept_s)
-        await self._runner.prune(DEPLOY_KIND, self._settings.destroyed_kept_s)
+        for kind in (IMAGE, DEPLOY_KIND, INCOMING_KIND, SNAPSHOTS_KIND):
+            await self._runner.prune(kind, self._settings.destroyed_kept_s)
 
     async def _forget_volumes(self) -> None:
         """Those whose file was removed long ago."""
@@ -135,6 +136,7 @@ class Reconciler:
     def _forget_volume(self, tx: Tx, volume_id: VolumeId) -> None:
         tx.delete(GONE_VOLUMES, volume_id)
         self._runner.forget(tx, volume_resource(volume_id))
+        self._runner.forget(tx, backup_resource(volume_id))
 
     async def _outlived(self) -> AsyncIterator[MachineId]:
         """Machines destroyed long ago; not before their history is in the archive, if there is to be one. In pages:
