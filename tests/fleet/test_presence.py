@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 
 from hawker.auth.peer_key import presence_key
-from hawker.clock import SystemClock
+from hawker.clock import ManualClock, SystemClock
 from hawker.cluster import Cluster, Keyring, write_cluster
 from hawker.fleet.presence import (
     NONCE_BYTES,
@@ -32,6 +32,7 @@ from tests.waiting import wait_for
 KEY, OTHER = b"k" * 32, b"o" * 32
 NONCE = b"n" * NONCE_BYTES
 NODE = NodeId("aaaaaaaa")
+ASKER = "192.0.2.7"
 
 
 def test_a_question_is_read_by_who_has_its_key_among_others() -> None:
@@ -44,7 +45,7 @@ def test_a_question_is_read_by_who_has_its_key_among_others() -> None:
 @pytest.mark.parametrize("data", [b"", b"x" * QUESTION_BYTES, question(KEY, NONCE)[:-1], question(KEY, NONCE) + b"x"])
 def test_bytes_that_are_no_question_are_not_answered(data: bytes, tmp_path: Path) -> None:
     presence = HostPresence(NODE, lambda: [KEY], DaemonMark(tmp_path), SystemClock())
-    assert presence.reply(data) is None
+    assert presence.reply(data, ASKER) is None
 
 
 def test_a_bit_that_is_another_is_noticed() -> None:
@@ -87,7 +88,7 @@ def test_how_long_the_daemon_is_away_is_said(tmp_path: Path) -> None:
     presence = HostPresence(NODE, lambda: [KEY], mark, SystemClock())
 
     def said() -> float:
-        word = read_answer(KEY, NONCE, presence.reply(question(KEY, NONCE)) or b"")
+        word = read_answer(KEY, NONCE, presence.reply(question(KEY, NONCE), ASKER) or b"")
         assert word is not None and word.node == NODE
         return word.away_s
 
@@ -95,6 +96,16 @@ def test_how_long_the_daemon_is_away_is_said(tmp_path: Path) -> None:
     os.close(held)
     first = said()
     assert 0.0 < first <= said()
+
+
+def test_questions_of_the_cluster_are_answered_however_much_others_send(tmp_path: Path) -> None:
+    presence = HostPresence(NODE, lambda: [KEY], DaemonMark(tmp_path), ManualClock())
+    flood, again = question(OTHER, NONCE), question(KEY, NONCE)
+    assert not any(presence.reply(flood, ASKER) for _ in range(1_000))
+    assert presence.reply(again, ASKER)
+    while presence.reply(again, "192.0.2.66"):  # a question that somebody saw, and repeats
+        pass
+    assert presence.reply(again, ASKER)
 
 
 def test_keys_and_place_are_those_of_the_clusters_file_as_it_is(tmp_path: Path) -> None:

@@ -283,12 +283,6 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     ),
     Allowed(
         "unkeyed_shares",
-        "src/hawker/fleet/presence.py",
-        "hawker.token_bucket.TokenBucket",
-        "how often this node answers for itself; who asks are members",
-    ),
-    Allowed(
-        "unkeyed_shares",
         "src/hawker/fsm/runner.py",
         "hawker.fair.turns.Share",
         "of each kind of flow, by the settings: the keys are the owners of runs",

@@ -29,7 +29,7 @@ from hawker.errors import CannotStart
 from hawker.gossip.contract import Fate, Member
 from hawker.ids import NodeId
 from hawker.place import Place, default_data_dir
-from hawker.token_bucket import Allowance, TokenBucket
+from hawker.token_bucket import Allowance, TokenBuckets
 
 PORT_OFFSET = 3
 """From the port of a node's gossip to the one where its host answers."""
@@ -38,9 +38,11 @@ NONCE_BYTES = 16
 _MAC_BYTES = 32
 _ASKS, _SAYS = b"hawker host?", b"hawker host!"
 _ANSWERS = Allowance(200.0, 400.0)
-"""A second, to anybody: a fleet of a thousand asks about a lost node from each of its hosts once a second."""
+"""To questions of the cluster from one address: each daemon there asks a few times a second at most. Others cost only
+the MAC that refuses them, so that nobody without a key uses up what the cluster may ask."""
 _FLOCK = struct.Struct("hhqqi4x")  # fcntl(2): type, whence, start, length, process
 _TICK_MS = 500
+_READ_AT_ONCE = 256
 _BIND_AGAIN_TICKS = 10
 _log = log.bind("hawker.presence")
 
@@ -162,7 +164,7 @@ class HostPresence:
         self._keys = keys
         self._mark = mark
         self._now = clock.monotonic
-        self._bucket = TokenBucket(_ANSWERS)
+        self._buckets = TokenBuckets(_ANSWERS)
         self._away_since: float | None = None
 
     def look(self) -> None:
@@ -172,12 +174,10 @@ class HostPresence:
         elif self._away_since is None:
             self._away_since = self._now()
 
-    def reply(self, data: bytes) -> bytes | None:
-        """To a datagram; None where it is not answered."""
-        if len(data) != QUESTION_BYTES or not self._bucket.take(1, self._now()):
-            return None
+    def reply(self, data: bytes, asker: str) -> bytes | None:
+        """To a datagram from the address `asker`; None where it is not answered."""
         asked = read_question(self._keys(), data)
-        if asked is None:
+        if asked is None or not self._buckets.take(asker.encode(), self._now()):
             return None
         self.look()
         away_s = 0.0 if self._away_since is None else max(0.001, self._now() - self._away_since)
@@ -212,17 +212,22 @@ def serve(presence: HostPresence, place: Callable[[], tuple[str, int] | None], w
         if waking.fileno() in ready:
             break
         if bound is not None and bound.fileno() in ready:
-            _answer_one(bound, presence)
+            _answer_some(bound, presence)
     if bound is not None:
         bound.close()
 
 
-def _answer_one(bound: socket.socket, presence: HostPresence) -> None:
-    with suppress(OSError):  # who has asked may be gone
-        data, asker = bound.recvfrom(QUESTION_BYTES + 1)
-        reply = presence.reply(data)
+def _answer_some(bound: socket.socket, presence: HostPresence) -> None:
+    """What has come, up to a bound: a flood is read as fast as it can be, and pushes out few questions of others."""
+    for _ in range(_READ_AT_ONCE):
+        try:
+            data, asker = bound.recvfrom(QUESTION_BYTES + 1)
+        except OSError:  # nothing more has come
+            return
+        reply = presence.reply(data, asker[0])
         if reply is not None:
-            bound.sendto(reply, asker)
+            with suppress(OSError):  # who has asked may be gone
+                bound.sendto(reply, asker)
 
 
 def _bound_at(host: str, port: int) -> socket.socket:
