@@ -209,3 +209,19 @@ def test_an_owner_whose_clock_is_ahead_is_not_early() -> None:
     lag = ReplicationLag()
     lag.note([tx(1, at=500.0)], 100.0)
     assert lag.percentile(0.99) == 0.0
+
+
+def test_stalled_engine_takes_nothing_in_and_only_answers() -> None:
+    clock = ManualClock()
+    made = engine({A: Position(5, 4)}, clock=clock)
+    made.stalled = True
+    made.take(A, push(tx(5)))
+    made.take(A, Ihave(scope=Scope.REGION, heads=(Head(origin=A, epoch=5, version=9),)))
+    clock.advance(GRACE_S)
+    made.take(A, pull(2))
+    assert (made.queued, made.gaps) == (0, 0)
+    assert isinstance(made.next_job(), Serve) and made.next_job() is None
+    assert made.tick() > clock.monotonic()
+    made.stalled = False
+    made.take(A, push(tx(5)))
+    assert made.queued == 1

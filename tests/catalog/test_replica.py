@@ -1,13 +1,14 @@
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
 import anyio
 import pytest
 
-from hawker.catalog.change import Scope, Token
-from hawker.catalog.contract import Statement, Touched
+from hawker.catalog.change import Delta, ReplicatedTx, Scope, Token
+from hawker.catalog.contract import ApplyOutcome, Statement, Touched
 from hawker.catalog.memory_storage import MemoryStorage, MemoryTable, remove, upsert
+from hawker.catalog.messages import Pull, Want, encode
 from hawker.catalog.replica import TXS_AT_ONCE, Replica
 from hawker.clock import ManualClock, SystemClock
 from hawker.errors import BadRequest, Unavailable
@@ -51,9 +52,31 @@ async def fleet(*nodes: NodeId) -> AsyncIterator[Wire]:
         yield wire
 
 
-async def start(wire: Wire, node: NodeId, stack: AsyncExitStack) -> Replica[MemoryStorage]:
+class FullStorage(MemoryStorage):
+    """On a disk that takes nothing while it is `full`, and then cannot be read either if it is `broken`."""
+
+    def __init__(self, me: NodeId) -> None:
+        super().__init__(me, SCHEMA, SystemClock())
+        self.full, self.broken = False, False
+        self.tried = anyio.Event()
+
+    def apply(self, batch: Sequence[ReplicatedTx | Delta]) -> ApplyOutcome:
+        if self.full:
+            self.tried.set()
+            raise Unavailable("the disk is full")
+        return super().apply(batch)
+
+    def delta(self, origin: NodeId, scope: Scope, after: int, max_bytes: int, *, since: int = -1) -> Delta:
+        if self.broken:
+            raise Unavailable("the disk cannot be read")
+        return super().delta(origin, scope, after, max_bytes, since=since)
+
+
+async def start(
+    wire: Wire, node: NodeId, stack: AsyncExitStack, storage: MemoryStorage | None = None
+) -> Replica[MemoryStorage]:
     clock = SystemClock()
-    storage = MemoryStorage(node, SCHEMA, clock)
+    storage = storage or MemoryStorage(node, SCHEMA, clock)
     replica = Replica(node, "mad", storage, clock, send=wire.send(node), ask=wire.ask(node))
     await stack.enter_async_context(replica.running())
     for other, there in wire.replicas.items():
@@ -204,3 +227,40 @@ async def test_a_call_whose_turn_is_called_off_hears_that_the_catalog_stops() ->
         tasks.start_soon(write)
         await begun.wait()
         blocks = False
+
+
+async def test_full_disk_holds_up_what_others_say_and_nothing_else() -> None:
+    full, heard = FullStorage(B), list[Touched]()
+    with anyio.fail_after(LONG_S):
+        async with fleet(A) as wire, AsyncExitStack() as stack:
+            a, b = wire.replicas[A], await start(wire, B, stack, full)
+            await b.transact([machine(B, "b", "started")])
+            full.full = True
+            token = await a.transact([machine(A, "a", "started")])
+            await full.tried.wait()
+            full.tried = anyio.Event()
+            again = await b.transact([machine(B, "b", "stopped")])
+            c = await start(wire, C, stack)
+            assert token is not None and again is not None
+            assert await c.reached(again, timeout_s=LONG_S)
+            await full.tried.wait()
+            assert not b.engine.reached(token) and b.engine.stalled
+            b.listen(heard.append)
+            full.full = False
+            last = await a.transact([machine(A, "a2", "started")])
+            assert last is not None and await b.reached(last, timeout_s=LONG_S)
+            assert not b.engine.stalled
+    assert (A, "a") in {key for each in heard for key in each.tables.get("machines", ())}
+
+
+async def test_question_that_a_disk_cannot_answer_is_answered_with_nothing() -> None:
+    full = FullStorage(B)
+    with anyio.fail_after(LONG_S):
+        async with fleet() as wire, AsyncExitStack() as stack:
+            b = await start(wire, B, stack, full)
+            await b.transact([machine(B, "b", "started")])
+            asked = encode(Pull(scope=Scope.REGION, wants=(Want(origin=B, epoch=0, after=-1),), max_bytes=1 << 20))
+            full.broken = True
+            assert await b.on_request(A, asked) == b""
+            full.broken = False
+            assert await b.on_request(A, asked) != b""

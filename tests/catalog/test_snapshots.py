@@ -59,6 +59,18 @@ async def test_one_file_serves_many_and_goes_after_a_while(tmp_path: Path) -> No
     assert list((tmp_path / "there").iterdir()) == []
 
 
+async def test_disk_that_takes_no_snapshot_is_told_of_as_one_to_be_tried_later(tmp_path: Path) -> None:
+    there, here = opened(tmp_path), opened(tmp_path, B)
+    snapshots = SnapshotExchange(there, tmp_path / "there", ManualClock(), unasked)
+    (tmp_path / "file").touch()
+    taking = SnapshotExchange(here, tmp_path / "file", ManualClock(), of(snapshots))
+    with pytest.raises(Unavailable):
+        await taking.take(A, Scope)
+    with pytest.raises(Unavailable):
+        await taking.answer(SnapshotAsk(scopes=tuple(Scope)))
+    snapshots.close()
+
+
 @pytest.mark.parametrize(
     "answer",
     [b"", b"\xff", encode(SnapshotRead(number=1, offset=0)), encode(SnapshotMeta(number=1, size=-1, digest=""))],

@@ -256,3 +256,54 @@ def test_a_delta_of_nothing_says_nothing(tmp_path: Path) -> None:
     reader = opened(tmp_path, B)
     reader.apply([delta])
     assert reader.positions(Scope.REGION).get(C, Position()) == Position()
+
+
+def test_disk_that_cannot_even_be_read_is_waited_for(tmp_path: Path) -> None:
+    storage, reader = opened(tmp_path), opened(tmp_path, B)
+    first, second = said(storage, put(1, 10)), said(storage, put(2, 20))
+    reader.apply([first])
+    reader._connection.set_progress_handler(lambda: True, 1)
+    for ask in (
+        lambda: reader.apply([second]),
+        lambda: reader.replay(A, Scope.REGION, 0, 1 << 20),
+        lambda: whole(reader),
+        reader.quarantined,
+    ):
+        with pytest.raises(Unavailable):
+            ask()
+    reader._connection.set_progress_handler(None)
+    assert [*reader.replay(A, Scope.REGION, 0, 1 << 20)] == [first]
+    reader.apply([second])
+    assert rows(reader) == rows(storage)
+
+
+def test_proof_that_the_disk_does_not_take_is_begun_again(tmp_path: Path) -> None:
+    blocked = tmp_path / f"{A}.db.lease.new"
+    blocked.mkdir()
+    storage = bare(tmp_path)
+    storage.renew(Scope.GLOBAL, EPOCH)
+    with pytest.raises(Unavailable, match="cannot be written"):
+        storage.renew(Scope.REGION, EPOCH)
+    assert not storage.proven()
+    blocked.rmdir()
+    assert storage.renew(Scope.REGION, EPOCH).epoch > EPOCH and storage.proven()
+
+
+def test_catalog_opens_on_a_full_disk_and_renews_its_streams_later(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    blocked = tmp_path / f"{A}.db.lease.new"
+    blocked.mkdir()
+    storage = bare(tmp_path)
+    assert not storage.proven()
+    blocked.rmdir()
+    for scope in Scope:
+        storage.renew(scope, EPOCH)
+    assert storage.proven() and mine(storage).epoch > EPOCH
+
+
+def test_catalog_that_cannot_be_closed_in_good_order_is_closed(tmp_path: Path) -> None:
+    storage = opened(tmp_path)
+    (tmp_path / f"{A}.db.lease.new").mkdir()
+    storage.close()
+    (tmp_path / f"{A}.db.lease.new").rmdir()
+    assert opened(tmp_path).proven()

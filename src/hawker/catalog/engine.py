@@ -95,6 +95,17 @@ class ReplicationEngine:
         self._collect_due = clock.monotonic() + min(COLLECT_EVERY_S, grace_s)
 
     @property
+    def stalled(self) -> bool:
+        """Whether the storage cannot be written. Then nothing is taken in, so that no more waits than does already:
+        anti-entropy finds what was missed. Who asks is answered still."""
+        return any(scope.inbound.stalled for scope in self.scopes.values())
+
+    @stalled.setter
+    def stalled(self, stalled: bool) -> None:
+        for scope in self.scopes.values():
+            scope.inbound.stalled = stalled
+
+    @property
     def settled(self) -> bool:
         """Whether this node may write."""
         return all(scope.settled for scope in self.scopes.values())
@@ -217,7 +228,10 @@ class ReplicationEngine:
     # jobs
 
     def next_job(self) -> Job | None:
-        """What the storage should do now. One at a time: `finish` it before the next."""
+        """What the storage should do now. One at a time: `finish` it before the next; but while one is `stalled`, there
+        are others that only read."""
+        if self.stalled:
+            return self._next_serve()
         for scope in self.scopes.values():
             for origin, epoch in scope.inbound.fences.items():
                 return RaiseFence(origin, epoch)
@@ -312,10 +326,11 @@ class ReplicationEngine:
                 )
 
     def _answer(self, serve: Serve, parts: PullAnswer | None) -> None:
-        """Over a stream as it is; as messages what is whole, and of the rest that it is there."""
-        assert parts is not None
+        """Over a stream as it is; as messages what is whole, and of the rest that it is there. Nothing where the
+        storage could not be read."""
         if serve.ask is not None:
             self.answers.append((serve.ask, parts))
+        if serve.ask is not None or parts is None:
             return
         heads: list[Head] = []
         txs: list[ReplicatedTx] = []
@@ -341,7 +356,8 @@ class ReplicationEngine:
         for scope in self.scopes.values():
             scope.tick()
         self._gather()
-        return min(self._collect_due, *(scope.next_due() for scope in self.scopes.values()))
+        due = min(scope.next_due() for scope in self.scopes.values())
+        return due if self.stalled else min(due, self._collect_due)
 
     def _gather(self) -> None:
         for scope in self.scopes.values():

@@ -228,7 +228,8 @@ class InFlight:
 
 
 class Inbound:
-    """`ready` is for the caller to apply, in its order; `fences` are known and not put up yet."""
+    """`ready` is for the caller to apply, in its order; `fences` are known and not put up yet. While it is `stalled`,
+    nothing can be applied, and there is no room for anything."""
 
     def __init__(
         self, me: NodeId, positions: Mapping[NodeId, Position], vector: type[VersionVector] = VersionVector
@@ -239,7 +240,12 @@ class Inbound:
         self.pulls = Pulls()
         self.ready: deque[ReplicatedTx | Delta] = deque()
         self.fences: dict[NodeId, int] = {}
+        self.stalled = False
         self._ahead: dict[NodeId, InFlight] = {}
+
+    @property
+    def full(self) -> bool:
+        return self.stalled or len(self.ready) >= MAX_READY
 
     def where(self, origin: NodeId) -> tuple[int, int]:
         """Epoch and version."""
@@ -265,7 +271,7 @@ class Inbound:
     def room(self, origin: NodeId) -> bool:
         """Bounds: of what waits to be applied, and of how many origins anybody can make up."""
         known = self.vector.get(origin) != Position() or origin in self.pulls
-        return len(self.ready) < MAX_READY and (known or len(self.vector) + len(self.pulls) < MAX_ORIGINS)
+        return not self.full and (known or len(self.vector) + len(self.pulls) < MAX_ORIGINS)
 
     def gaps(self) -> int:
         """Versions that are known to be missing."""

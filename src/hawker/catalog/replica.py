@@ -27,7 +27,7 @@ from hawker.catalog.contract import (
 from hawker.catalog.engine import GRACE_S, ReplicationEngine
 from hawker.catalog.fan_out import ReplicaPeer
 from hawker.catalog.http.service import Vitals
-from hawker.catalog.jobs import Apply, Job, JobResult, RaiseFence, perform
+from hawker.catalog.jobs import Apply, Job, JobResult, RaiseFence, Serve, perform
 from hawker.catalog.memory_storage import touched
 from hawker.catalog.messages import Pull, PullAnswer, SnapshotAsk, SnapshotRead, decode, encode
 from hawker.catalog.snapshots import SnapshotExchange
@@ -139,6 +139,8 @@ class Replica(Generic[S]):
         self._listeners: list[OnTouched] = []
         self._wake, self._moved = anyio.Event(), anyio.Event()
         self._tasks: TaskGroup | None = None
+        self._stuck: Job | None = None
+        self._again_at = 0.0
         known = sum(len(of_scope) for of_scope in positions.values())
         self._fresh = known <= len(positions)
 
@@ -285,12 +287,14 @@ class Replica(Generic[S]):
                 self._tell_waiters()
             if calls := self._calls.take():
                 await self._serve_calls(calls)
-            if (job := self.engine.next_job()) is not None:
+            if (job := self._next_job()) is not None:
                 await self._do_job(job)
             elif not calls:
                 await self._nap(due)
 
     async def _nap(self, due: float) -> None:
+        if self._stuck is not None:
+            due = min(due, self._again_at)
         wait = min(due - self._clock.monotonic(), self._send_queue.wait_s(), NAP_S)
         with anyio.move_on_after(max(0.0, wait)):
             await self._wake.wait()
@@ -303,9 +307,22 @@ class Replica(Generic[S]):
             for call in calls:
                 call.end()
 
+    def _next_job(self) -> Job | None:
+        """One that failed is done again after a while, before the storage is asked to write anything else."""
+        if self._stuck is not None and self._again_at <= self._clock.monotonic():
+            return self._stuck
+        return self.engine.next_job()
+
     async def _do_job(self, job: Job) -> None:
         began = self._clock.monotonic()
-        done = await self._run(lambda: perform(self._storage, job))
+        try:
+            done = await self._run(lambda: perform(self._storage, job))
+        except Unavailable as error:
+            self._failed(job, error)
+            return
+        if job is self._stuck:
+            self._stuck, self.engine.stalled = None, False
+            _log.info("the catalog is written again")
         if isinstance(job, Apply):
             ops = sum(len(item.ops) for item in job.batch)
             self.engine.slices.took(ops, self._clock.monotonic() - began)
@@ -313,6 +330,17 @@ class Replica(Generic[S]):
         self._tell_waiters()
         self._flush()
         self._tell(_touched_by(job, done))
+
+    def _failed(self, job: Job, error: Unavailable) -> None:
+        """Nothing was changed. Who asked for something asks another node; all else waits for the disk."""
+        if isinstance(job, Serve):
+            self.engine.finish(job, JobResult())
+            self._flush()
+            return
+        if self._stuck is None:
+            _log.error("the catalog cannot be written: what other nodes say waits", extra={"reason": str(error)})
+        self._stuck, self.engine.stalled = job, True
+        self._again_at = self._clock.monotonic() + NAP_S
 
     def _tell(self, what: Touched) -> None:
         if what.tables or what.everything:
@@ -356,7 +384,8 @@ class Replica(Generic[S]):
             await self._clock.sleep(LOOK_S)
             near = self.engine.scopes[Scope.REGION].peers.alive
             whom, scopes = (near, [*Scope]) if near else (self.engine.scopes[Scope.GLOBAL].peers.alive, [Scope.GLOBAL])
-            if self.engine.gaps < (snapshots.fresh if self._fresh else snapshots.far) or not whom:
+            few = self.engine.gaps < (snapshots.fresh if self._fresh else snapshots.far)
+            if few or self.engine.stalled or not whom:
                 continue
             self.engine.hold(pulls=True)
             try:

@@ -12,7 +12,7 @@ from hawker.catalog import fan_out
 from hawker.catalog.anti_entropy import Rounds
 from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope
 from hawker.catalog.fan_out import PushBatcher, ReplicaPeers
-from hawker.catalog.inbound import MAX_READY, SOURCES, WAIT_S, Inbound, Missing
+from hawker.catalog.inbound import SOURCES, WAIT_S, Inbound, Missing
 from hawker.catalog.messages import (
     Bulk,
     DeltaPart,
@@ -311,8 +311,8 @@ class Replication:
 
     def _pull(self, now: float) -> None:
         """One message to each peer that is asked; what is long, or much, in one question over a stream."""
-        if self.holding or len(self.inbound.ready) >= MAX_READY:
-            self.pulls.later(now + (HELD_S if self.holding else WAIT_S))
+        if self.holding or self.inbound.full:
+            self.pulls.later(now + (HELD_S if self.holding or self.inbound.stalled else WAIT_S))
             return
         due = self.pulls.take(now, self.peers, self._clock.random)
         for origin in self.pulls.given_up():

@@ -170,6 +170,10 @@ class SnapshotExchange:
 
     async def answer(self, message: SnapshotAsk | SnapshotRead) -> bytes:
         """Raises `Unavailable` when none can be made, `NotFound` when it is not kept any more."""
+        with _or_unavailable():
+            return await self._answer(message)
+
+    async def _answer(self, message: SnapshotAsk | SnapshotRead) -> bytes:
         self._drop(self._clock.monotonic() - KEPT_S)
         if isinstance(message, SnapshotAsk):
             return encode(await self._meta(frozenset(message.scopes)))
@@ -182,6 +186,10 @@ class SnapshotExchange:
 
     async def take(self, whom: NodeId, scopes: Iterable[Scope]) -> Touched:
         """All that another has, into the storage. Raises `Unavailable`, `BadRequest` when it does not work."""
+        with _or_unavailable():
+            return await self._take(whom, scopes)
+
+    async def _take(self, whom: NodeId, scopes: Iterable[Scope]) -> Touched:
         meta = _expect(SnapshotMeta, await self._ask(whom, encode(SnapshotAsk(scopes=tuple(scopes))), MAKE_S))
         if not 0 < meta.size <= MOST_BYTES:
             raise BadRequest(f"a snapshot of {meta.size} bytes is not taken")
@@ -226,6 +234,15 @@ class SnapshotExchange:
             if used < before:
                 del self._kept[number]
                 snapshot.close()
+
+
+@contextmanager
+def _or_unavailable() -> Iterator[None]:
+    """For what the disk refuses: it may be full for a while, and nobody ends because of that."""
+    try:
+        yield
+    except (apsw.Error, OSError) as error:
+        raise Unavailable(f"no snapshot of the catalog can be kept now: {error}") from error
 
 
 def _expect(kind: type[M], raw: bytes) -> M:

@@ -69,6 +69,7 @@ class SqliteStorage:
         self._unknown = QuarantineTable(self._connection, "__c_unknown")
         self._quarantine = QuarantineTable(self._connection, "__c_quarantine")
         self._rows: Mapping[str, TableRows] = {}
+        self._outdated = False
         self._fingerprint = ""
         self._reader: ReadConnection | None = None
         try:
@@ -170,7 +171,10 @@ class SqliteStorage:
                 self._freshness.cover(scope, stream.position)
         self._renewed.add(scope)
         if not self._proven and self._renewed.issuperset(Scope):
-            self._begin_proof()
+            try:
+                self._begin_proof()
+            except OSError as error:
+                raise Unavailable(f"the catalog cannot be written now: {error}") from error
         return stream.position
 
     def _next_version(self, *_: Value) -> int:
@@ -182,7 +186,11 @@ class SqliteStorage:
         fenced = any(position.epoch <= position.fence for position in positions.values())
         if fenced or not self._freshness.proves(run, positions):
             return False
-        self._begin_proof(previous=run)
+        try:
+            self._begin_proof(previous=run)
+        except (OSError, Unavailable) as error:  # a node begins on a full disk, too: a new epoch is always right
+            _log.warning("the catalog's proof cannot be written", extra={"reason": str(error)})
+            return False
         return True
 
     def _begin_proof(self, previous: str = "") -> None:
@@ -210,16 +218,17 @@ class SqliteStorage:
         with self._transaction(durable=False):
             outcome = BatchApplier(self._parts(), self._clock.now()).run(batch)
         if outcome.quarantined:
-            _log.warning("bad rows set aside", extra={"rows": outcome.quarantined, "last": self.quarantined(1)})
+            with suppress(Unavailable):  # it is applied in any case
+                _log.warning("bad rows set aside", extra={"rows": outcome.quarantined, "last": self.quarantined(1)})
         return outcome
 
     def replay(self, origin: NodeId, scope: Scope, after: int, max_bytes: int) -> Sequence[ReplicatedTx]:
-        with self._lock:
+        with self._reading():
             stream = self._origins.find(origin, scope)
             return () if stream is None else self._log.replay(stream.number, after, max_bytes)
 
     def delta(self, origin: NodeId, scope: Scope, after: int, max_bytes: int, *, since: int = -1) -> Delta:
-        with self._lock:
+        with self._reading():
             stream = self._origins.find(origin, scope) or StreamState(number=0, origin=origin, scope=scope)
             return snapshot_install.delta(
                 stream, self._rows, (self._unknown, self._quarantine), after, max_bytes, since
@@ -309,7 +318,7 @@ class SqliteStorage:
         """Bad rows: whose, of which table, and what is wrong with each; the latest first."""
         text = """SELECT o.origin, q.tbl, q.reason FROM __c_quarantine q JOIN __c_origin o ON o.number = q.stream
             ORDER BY q.at DESC LIMIT ?"""
-        with self._lock:
+        with self._reading():
             rows: list[Any] = self._connection.execute(text, (limit,)).fetchall()
             return rows
 
@@ -329,9 +338,13 @@ class SqliteStorage:
         with self._lock:
             if self._reader is not None:
                 self._reader.close()
-            if self._proven:
-                self._freshness.end(self._own_positions())
-            self._database.close()
+            try:
+                if self._proven:
+                    self._freshness.end(self._own_positions())
+            except OSError as error:
+                _log.warning("the catalog is not closed in good order", extra={"reason": str(error)})
+            finally:
+                self._database.close()
 
     # The transaction.
 
@@ -341,16 +354,32 @@ class SqliteStorage:
         with self._lock:
             try:
                 with self._database.transaction(durable=durable):
+                    self._reload()
                     yield
                     self._origins.write()
             except BaseException as error:
                 self._origins.after_rollback()
-                for part in (self._log, self._unknown, self._quarantine):
-                    part.load()
+                self._outdated = True
                 if isinstance(error, apsw.Error | OSError):
                     raise Unavailable(f"the catalog cannot be written now: {error}") from error
                 raise
             self._origins.after_commit()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                self._reload()
+                yield
+            except (apsw.Error, OSError) as error:
+                raise Unavailable(f"the catalog cannot be read now: {error}") from error
+
+    def _reload(self) -> None:
+        """What a transaction that failed has left in memory; a disk that fails may not even be read right after it."""
+        if self._outdated:
+            for part in (self._log, self._unknown, self._quarantine):
+                part.load()
+            self._outdated = False
 
     def _parts(self) -> StorageParts:
         return StorageParts(

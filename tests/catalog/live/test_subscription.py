@@ -80,6 +80,16 @@ async def test_slow_listener_is_cut_off(tmp_path: Path) -> None:
     await bench.close(keep=False)
 
 
+async def test_full_disk_ends_the_subscription_and_nothing_else(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    cache = bench.subscription._evaluation.cache._db
+    cache.pragma("max_page_count", cache.pragma("page_count"))
+    for number in range(20):
+        await bench.put(number, "x" * 1000)
+    assert bench.subscription.feed.closed
+    await bench.close(keep=True)
+
+
 async def test_closed_subscription_can_be_resumed_from_its_cache(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     await bench.close(keep=True)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import apsw
 from anyio.abc import TaskGroup
 
 from hawker.catalog.contract import Statement, Touched
@@ -187,8 +188,12 @@ class Live:
             return None
         if about is None or plan is None or plan.about != about:
             return None
-        cache = ResultCache(file, plan.sources)
-        cache.note(about, completed=False)
+        try:
+            cache = ResultCache(file, plan.sources)
+            cache.note(about, completed=False)
+        except apsw.Error as error:
+            _log.warning("live query not restored", extra={"file": file.name, "reason": str(error)})
+            return None
         evaluation = Evaluation(plan, cache, self._pool, self._clock)
         return Subscription(number, evaluation, self._clock, self._ring_events)
 

@@ -5,7 +5,7 @@ goes on.
 import hashlib
 import uuid
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, aclosing
+from contextlib import AbstractContextManager, aclosing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
@@ -96,10 +96,16 @@ class Subscription:
             except Unavailable:
                 raise
             except (BadRequest, DeadlineExceeded, Fault) as error:
-                self.feed.end(FeedEvent(error, error_line(text_of(error))))
+                self._end(error)
+                return
+            except (apsw.Error, OSError) as error:  # a disk that is full ends nobody but the subscription
+                self._end(Fault(f"the answer cannot be kept: {error}"))
                 return
             self.cost_s = self._clock.monotonic() - began
             self.feed.tell([FeedEvent(change, change_line(change)) for change in changes])
+
+    def _end(self, error: BadRequest | DeadlineExceeded | Fault) -> None:
+        self.feed.end(FeedEvent(error, error_line(text_of(error))))
 
     async def hear(
         self, *, after: int | None = None, skip_rows: bool = False
@@ -153,8 +159,10 @@ class Subscription:
                 await in_thread(Pool.QUERIES, self._close, keep)
 
     def _close(self, keep: bool) -> None:
-        if keep:
-            self._evaluation.cache.note(self.plan.about, completed=True)
+        """One that cannot be kept is not restored: its file does not say that it is whole."""
+        with suppress(apsw.Error, OSError):
+            if keep:
+                self._evaluation.cache.note(self.plan.about, completed=True)
         self._evaluation.cache.close()
         if not keep:
             remove(self.file)
