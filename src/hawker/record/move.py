@@ -16,6 +16,7 @@ from hawker.ids import AppName, MachineId, NodeId, Version, VolumeId
 from hawker.node import Resources
 from hawker.record.app import Pinned
 from hawker.record.machine import EventRecord, MachineRecord, Running, VersionRecord
+from hawker.record.node import FailoverRecords
 from hawker.record.volume import SealedKey, SnapshotRecord, VolumeRecord
 from hawker.runtime.saved_memory import SavedBy
 from hawker.store.contract import Bucket, Reader
@@ -333,6 +334,7 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     root: KeptRoot | None = None
     memory: KeptMemory | None = None
     snapshots: tuple[CarriedSnapshot, ...] = ()
+    failover: FailoverRecords = FailoverRecords()
     ran: bool = False  # the machine is to be started there
     back_of: str = ""  # as in `MoveRecord`
 
@@ -363,6 +365,7 @@ class RetiredUnit(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[EventRecord, ...] = ()
     secrets: Pinned | None = None  # those that the machine's version had, sealed by this node
     volume: VolumeRecord | None = None
+    failover: FailoverRecords = FailoverRecords()
     until: float
 
     @property

@@ -2,6 +2,8 @@
 revoked, which invitations it made, which orders it cancelled or claimed, which takeovers it made or gave way to.
 """
 
+from typing import Self
+
 import msgspec
 
 from hawker.ids import MachineId, NodeId
@@ -133,6 +135,26 @@ class FencedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 TAKEOVERS = Bucket("takeovers", TakeoverRecord)  # the lost machine's id/the spare's
 FENCED = Bucket("fenced", FencedRecord)  # machine id
+
+
+class FailoverRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """What failover remembers of a machine, and what goes wherever the machine goes: from whom it has taken over as a
+    spare, and to whom it gave way. Without the first, both would run once the lost host is back; without the second,
+    it would be ended again."""
+
+    fenced: FencedRecord | None = None
+    takeovers: tuple[TakeoverRecord, ...] = ()
+
+    @classmethod
+    def of(cls, reader: Reader, machine_id: MachineId) -> Self:
+        made = tuple(record for _, record in reader.scan(TAKEOVERS) if record.spare == machine_id)
+        return cls(fenced=reader.get(FENCED, machine_id), takeovers=made)
+
+    def enter(self, tx: Tx, machine_id: MachineId) -> None:
+        if self.fenced is not None:
+            tx.put(FENCED, machine_id, self.fenced)
+        for each in self.takeovers:
+            tx.put(TAKEOVERS, f"{each.machine}/{machine_id}", each)
 
 
 class Dated(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+from msgspec import structs
 
 from hawker.api.contract.move import (
     MOVE_FREE_VOLUME,
@@ -15,9 +16,10 @@ from hawker.api.contract.move import (
     TakeBackRequest,
 )
 from hawker.api.contract.volume import VolumeParams
-from hawker.ids import NodeId, VolumeId
+from hawker.ids import MachineId, NodeId, VolumeId
 from hawker.machine import State
 from hawker.record.move import GRANTS, MOVES, OPEN_MOVES, MoveRecord, MoveState
+from hawker.record.node import TAKEOVERS, FailoverRecords, FencedRecord, TakeoverRecord
 from hawker.sim.harness.loop import eventually
 from hawker.sim.moves.move_host import MoveHost
 from hawker.sim.moves.move_plan import MovePlan
@@ -93,6 +95,20 @@ class PlayedFleet(MoveSimulation):
         await eventually(self._clock, lambda: host.worker is None, 600, 0.01)
         host.world.store = host.world.store.crash(0)
         await host.begin(self._tasks)
+
+    async def failed_over(self) -> FailoverRecords:
+        """What the first host remembers of the machine once it has both taken over and given way."""
+        machine, lost, spare = MachineId(self.machine), MachineId("d0000000000001"), MachineId("e0000000000001")
+        took = TakeoverRecord(machine=lost, spare=machine, owner=NodeId("aaaaaaaa"), seen=1.0, at=2.0)
+        known = FailoverRecords(fenced=FencedRecord(spare=spare, seen=3.0, at=4.0), takeovers=(took,))
+        store = self.hosts[0].world.store
+        other = structs.replace(took, spare=spare)
+        await store.write(lambda tx: tx.put(TAKEOVERS, f"{lost}/{spare}", other))
+        await store.write(lambda tx: known.enter(tx, machine))
+        return known
+
+    def remembers(self, number: int) -> FailoverRecords:
+        return FailoverRecords.of(self.hosts[number].world.store, MachineId(self.machine))
 
     def forget_acknowledged(self) -> None:
         """What was written is given up."""

@@ -8,7 +8,7 @@ from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.machine import MACHINES, rests
 from hawker.record.move import INCOMING, IncomingRecord, IncomingState, MoveState
-from hawker.record.node import used
+from hawker.record.node import TAKEOVERS, used
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.sim_worker import params
 from hawker.worker.moves.receive import under_way
@@ -83,3 +83,12 @@ async def test_machine_that_rests_rests_where_it_moved() -> None:
         await first.reaches(machine_id, State.STOPPED)
         assert (await fleet.ended(0, (await fleet.move(0, 1)).id)).state is MoveState.DONE
         assert rests(fleet.worker(1).record(machine_id))
+
+
+async def test_machine_brings_along_what_failover_remembers_of_it() -> None:
+    async with played_fleet() as fleet:
+        known = await fleet.failed_over()
+        move = await fleet.ended(0, (await fleet.move(0, 1)).id)
+        assert move.state is MoveState.DONE and fleet.remembers(1) == known
+        assert fleet.hosts[1].world.store.count(TAKEOVERS) == 1
+        assert await fleet.settled() == []

@@ -20,6 +20,7 @@ from hawker.record.move import (
     IncomingState,
     MoveState,
 )
+from hawker.record.node import FENCED, TAKEOVERS, FailoverRecords
 from hawker.record.volume import SNAPSHOTS, VOLUMES
 from hawker.sim.harness.loop import eventually
 from hawker.worker.moves.reclaims import GENERATIONS
@@ -185,3 +186,15 @@ async def test_a_snapshot_that_followed_to_a_lost_node_comes_back_with_its_volum
             number for number, store in enumerate((here, fleet.hosts[1].world.store)) if store.get(SNAPSHOTS, snapshot)
         ]
         assert holders == [0]
+
+
+async def test_reclaimed_machine_has_what_failover_remembered_of_it() -> None:
+    async with played_fleet() as fleet:
+        known, store = await fleet.failed_over(), fleet.hosts[0].world.store
+        move_id = await fleet.moved_to_a_lost_node()
+        await store.write(lambda tx: tx.delete(FENCED, fleet.machine))  # as failover does once the machine is gone
+        await store.write(lambda tx: tx.delete(TAKEOVERS, f"{known.takeovers[0].machine}/{fleet.machine}"))
+        assert fleet.remembers(0) == FailoverRecords()
+        await fleet.reclaim(move_id, accept_loss=True, now=True)
+        await fleet.ended(0, move_id)
+        assert fleet.remembers(0) == known

@@ -23,6 +23,7 @@ from hawker.record.move import (
     RetiredRecord,
     RetiredUnit,
 )
+from hawker.record.node import FailoverRecords
 from hawker.record.volume import VOLUMES, VolumeRecord
 from hawker.store.contract import Tx
 from hawker.volume.moved_files import MovedFile
@@ -164,6 +165,7 @@ def _unit(tx: Tx, deps: FlowDeps, machine: MachineRecord | None, volume: VolumeR
         events=() if machine is None else tuple(event for _, event in tx.scan(EVENTS, f"{machine.id}/")),
         secrets=None if machine is None else tx.get(PINNED, f"{machine.id}/{machine.version}"),
         volume=volume,
+        failover=FailoverRecords() if machine is None else FailoverRecords.of(tx, machine.id),
         until=deps.clock.now() + RETIRED_KEPT_S,
     )
 

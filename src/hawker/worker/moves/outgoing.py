@@ -15,6 +15,7 @@ from hawker.machine import State
 from hawker.record.app import APPS
 from hawker.record.machine import EVENTS, MACHINES, Detail, MachineRecord, machine_resource
 from hawker.record.move import GRANTS, MOVES, OPEN_MOVE_OF, UNTOUCHED, Delivered, MoveRecord, MoveState
+from hawker.record.node import FailoverRecords
 from hawker.store.contract import Reader, Tx
 from hawker.worker.capacity import at_rest
 from hawker.worker.lifecycle.deps import Context, FlowDeps
@@ -131,6 +132,7 @@ def unit_of(deps: FlowDeps, move: MoveRecord, *, granted: bool = False) -> tuple
         root=move.root,
         memory=move.memory,
         snapshots=carried_snapshots(deps, move) if granted else (),
+        failover=FailoverRecords() if machine is None else FailoverRecords.of(store, machine.id),
         ran=move.ran,
         back_of=move.back_of,
     )

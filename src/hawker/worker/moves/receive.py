@@ -273,6 +273,7 @@ def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, re
         state=State.STARTING if unit.ran else State.STOPPED,
     )
     mine = with_ids(tx, id_pool(deps.settings, deps.driver.features), mine)
+    unit.failover.enter(tx, mine.id)  # before its row, so that others read of its takeovers no later than of it
     deps.table.enter(tx, mine, unit.versions, unit.events)
     deps.secrets.pin_opened(tx, mine.app, mine.id, mine.version, unit.secrets)
     if memory is not None:

@@ -177,6 +177,7 @@ def enter_retired(tx: Tx, deps: FlowDeps, unit: RetiredUnit) -> None:
     if unit.volume is not None:
         deps.volumes.insert(tx, unit.volume)
     if unit.machine is not None:
+        unit.failover.enter(tx, unit.machine.id)
         deps.table.enter(tx, unit.machine, unit.versions, unit.events)
         if unit.secrets is not None:
             tx.put(PINNED, f"{unit.machine.id}/{unit.machine.version}", unit.secrets)
