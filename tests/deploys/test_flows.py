@@ -1,17 +1,18 @@
 """Deploys on a whole worker, whose time is simulated: what becomes of an app's machines."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, cast
 
 import pytest
 
+from hawker.api.caller import Caller
 from hawker.api.contract.app import DELETE_APP, AppParams
 from hawker.api.contract.deploy import GET_DEPLOY, DeployParams
-from hawker.api.contract.machine import MachineParams
-from hawker.api.contract.machine_operation import CORDON_MACHINE
+from hawker.api.contract.machine import Machine, MachineParams
+from hawker.api.contract.machine_operation import CORDON_MACHINE, START_MACHINE, UNCORDON_MACHINE
 from hawker.deploys import flows
 from hawker.deploys.moves import Moves
-from hawker.errors import Unprocessable
+from hawker.errors import HawkerError, NoRoom, Unprocessable
 from hawker.machine import State
 from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, DeployWish, SlotRecord
 from hawker.sim.node.sim_worker import APP, SimWorker
@@ -162,6 +163,108 @@ async def test_an_abort_while_blue_machines_are_kept_starts_them_again(worker: S
     assert (await ended(worker)).status == "rolled_back"
     (left,) = await machines(worker)
     assert (left.id, left.version, left.state, left.cordoned) == (blue.id, blue.version, State.STARTED, False)
+
+
+PAIR = {"deploy": {"wait_timeout": "20s"}, "hawker": {"deploy": {"keep_blue": "5m", "smoke": "1s", "smoke_rest": "1s"}}}
+
+
+class _Refusing:
+    """A gateway that cannot make one call for some machines: there is no room, or another lease than the deploy's."""
+
+    def __init__(self, inner: Caller, route: Any, machines: Collection[str], error: HawkerError) -> None:
+        self._inner, self._route, self._machines, self._error = inner, route, machines, error
+
+    async def call(self, route: Any, **options: Any) -> Any:
+        if route is self._route and options["params"].machine_id in self._machines:
+            raise self._error
+        return await self._inner.call(route, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def refuses(worker: SimWorker, route: Any, found: Iterable[Machine]) -> None:
+    fleet = worker.parts.deps.fleet
+    error = NoRoom("no room", scope="host", shortfall={})
+    fleet.meet(cast("Caller", _Refusing(fleet.caller, route, [each.id for each in found], error)))
+
+
+async def resting_pair(worker: SimWorker, *, for_s: float = 120) -> list[Machine]:
+    """Two blue machines, as they were, which rest since a while while two green ones serve."""
+    await deploy(worker, CHECKED | PAIR, counts={"app": 2})
+    await ended(worker)
+    blue = await machines(worker)
+    await deploy(worker, CHECKED | PAIR, strategy="bluegreen")
+    await worker.parts.deps.clock.sleep(for_s)
+    return blue
+
+
+def shown(found: Iterable[Machine]) -> dict[str, tuple[State, bool]]:
+    return {each.id: (each.state, each.cordoned) for each in found}
+
+
+async def test_a_blue_machine_that_does_not_wake_keeps_no_other_from_it(worker: SimWorker) -> None:
+    stuck, other = await resting_pair(worker)
+    refuses(worker, START_MACHINE, [stuck])
+    await abort(worker)
+    found = await ended(worker)
+    assert found.status == "failed" and found.error.endswith(f"; not taken back: {stuck.id}")
+    assert {slot.machine_id: slot.state for slot in found.slots}[stuck.id] == "left"
+    assert shown(await machines(worker)) == {stuck.id: (State.STOPPED, True), other.id: (State.STARTED, False)}
+
+
+async def test_a_blue_machine_that_does_not_come_into_routing_keeps_no_other_from_it(
+    worker: SimWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without `keep_blue`: a person ends it while blue machines leave routing."""
+    await deploy(worker, CHECKED | {"deploy": PAIR["deploy"]}, counts={"app": 2})
+    await ended(worker)
+    stuck, other = await machines(worker)
+    refuses(worker, UNCORDON_MACHINE, [stuck])
+    each = Moves.each
+
+    async def then_a_word(deploying: Moves, slots: Iterable[SlotRecord], route: Any) -> None:
+        await each(deploying, slots, route)
+        if route is CORDON_MACHINE:
+            await deploying.table.ask(APP, deploying.version, DeployWish.ABORT, lambda record: None)
+
+    monkeypatch.setattr(Moves, "each", then_a_word)
+    await deploy(worker, CHECKED | {"deploy": PAIR["deploy"]}, strategy="bluegreen")
+    found = await ended(worker)
+    assert found.status == "failed" and found.error.endswith(f"; not taken back: {stuck.id}")
+    assert shown(await machines(worker)) == {stuck.id: (State.STARTED, True), other.id: (State.STARTED, False)}
+
+
+async def test_green_machines_serve_on_where_no_blue_one_wakes(worker: SimWorker) -> None:
+    blue = await resting_pair(worker)
+    refuses(worker, START_MACHINE, blue)
+    await abort(worker)
+    found = await ended(worker)
+    assert found.status == "failed" and {slot.state for slot in found.slots} == {"left"}
+    there = shown(await machines(worker))
+    assert [there.pop(each.id) for each in blue] == [(State.STOPPED, True)] * 2
+    assert list(there.values()) == [(State.STARTED, False)] * 2
+
+
+async def test_a_blue_machine_that_was_destroyed_meanwhile_is_not_waited_for(worker: SimWorker) -> None:
+    lost, other = await resting_pair(worker)
+    await worker.destroy(lost.id, force=True)
+    await worker.reaches(lost.id, State.DESTROYED)
+    await abort(worker)
+    assert (await ended(worker)).status == "rolled_back"
+    assert shown(await machines(worker)) == {other.id: (State.STARTED, False)}
+
+
+async def test_a_blue_machine_that_ran_outside_of_routing_does_so_again(worker: SimWorker) -> None:
+    await deploy(worker, CHECKED | PAIR)
+    await ended(worker)
+    (blue,) = await machines(worker)
+    await worker.api.call(CORDON_MACHINE, params=MachineParams(app_name=APP, machine_id=blue.id))
+    await deploy(worker, CHECKED | PAIR, strategy="bluegreen")
+    await worker.parts.deps.clock.sleep(120)
+    await abort(worker)
+    assert (await ended(worker)).status == "rolled_back"
+    assert shown(await machines(worker)) == {blue.id: (State.STARTED, True)}
 
 
 async def test_bluegreen_that_fails_leaves_the_blue_machines_as_they_were(worker: SimWorker) -> None:

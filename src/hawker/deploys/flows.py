@@ -5,7 +5,7 @@ and call the machines' nodes like any client.
 A step may be called again at any time, also from the first one after a reboot: what has been done is in the slots.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -20,7 +20,8 @@ from hawker.deferred import deferred
 from hawker.deploys.deploy_table import LAST_STAGE, DeployTable
 from hawker.errors import Unavailable
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, HandOff, Outcome, Step, StepContext
-from hawker.record.deploy import DEPLOYS, DeployWish, SlotKind, SlotState, deploy_key
+from hawker.machine import GONE
+from hawker.record.deploy import DEPLOYS, DeployWish, SlotKind, SlotRecord, SlotState, deploy_key
 from hawker.store.contract import Store, Tx
 
 if TYPE_CHECKING:
@@ -198,14 +199,8 @@ class DeploySteps:
         deploy = self._moves(context, term)
         await deploy.say("changes are taken back")
         await tasks.remove_tasks(deploy)
-        blue = [slot for slot in deploy.slots(SlotKind.DESTROY) if not slot.cordoned]
         if any(slot.cordoned for slot in deploy.slots(SlotKind.CREATE)):
-            try:
-                if deploy.record.blue_until is not None:
-                    await deploy.wake(blue)
-                await deploy.each(blue, UNCORDON_MACHINE)
-            except moves.SlotFailed as failed:
-                await deploy.note(failed.slot, text=failed.text)
+            await _keep_green(deploy, await _switch_back(deploy))
         await deploy.back(deploy.slots(SlotKind.UPDATE, SlotKind.CREATE, SlotKind.CANARY))
         return Done()
 
@@ -330,6 +325,41 @@ async def _keep_blue(deploy: "moves.Moves") -> None:
     left_s = max(0.0, min(kept_s, (deploy.record.blue_until or 0.0) - clock.now()))
     await deploy.say(f"the old machines are kept at rest for {left_s:.0f} s")
     await deploy.watch(left_s)
+
+
+async def _switch_back(deploy: "moves.Moves") -> set[str]:
+    """Old machines run and are in routing as before, each as soon as it can be. One that cannot be is written down, and
+    keeps no other from it. Gives the groups that were in routing and of which no old machine is."""
+    asleep, back = deploy.record.blue_until is not None, set[str]()
+    blue = [msgspec.structs.replace(slot, kind=SlotKind.UPDATE) for slot in deploy.slots(SlotKind.DESTROY)]
+
+    async def one(slot: SlotRecord) -> None:
+        try:
+            if asleep and slot.before is not None and slot.before.started:
+                await deploy.restore(slot)
+                await deploy.note(slot, state=SlotState.RETURNED, text="")
+            if not slot.cordoned:
+                await deploy.again(slot, lambda: deploy.change_machine(UNCORDON_MACHINE, slot))
+                back.add(slot.group)
+        except (moves.SlotFailed, moves.SlotSkipped) as failed:
+            gone = "destroyed" in failed.text
+            await deploy.note(slot, state=SlotState.RETURNED if gone else SlotState.LEFT, text=failed.text)
+
+    await moves.side_by_side(one, [slot for slot in blue if slot.state is not SlotState.LEFT], moves.AT_ONCE)
+    return {slot.group for slot in blue if not slot.cordoned} - back
+
+
+async def _keep_green(deploy: "moves.Moves", groups: Collection[str]) -> None:
+    """New machines of these groups that are in routing stay, also those that fell: without them the app would serve
+    nowhere, and a person who reads why can still destroy them. What was not in routing yet serves nobody, and goes."""
+    for slot in deploy.slots(SlotKind.CREATE):
+        if slot.group not in groups or not slot.machine:
+            continue
+        there = msgspec.structs.replace(slot, kind=SlotKind.UPDATE)
+        with suppress(moves.SlotFailed, moves.SlotSkipped):  # it is gone, or away: going back says which
+            machine = await deploy.again(there, partial(deploy.get, slot))
+            if not machine.cordoned and machine.state not in GONE:
+                await deploy.note(slot, state=SlotState.LEFT, text="it serves on: no old machine of its group does")
 
 
 def _end(tx: Tx, deps: DeployDeps, given: DeployInput, status: str, error: str) -> None:

@@ -194,7 +194,7 @@ class Moves:
         async def of_group(group: str) -> None:
             await self._roll([slot for slot in slots if slot.group == group], gated=gated)
 
-        await _side_by_side(of_group, dict.fromkeys(slot.group for slot in left), GROUPS_AT_ONCE)
+        await side_by_side(of_group, dict.fromkeys(slot.group for slot in left), GROUPS_AT_ONCE)
 
     async def _roll(self, slots: Sequence[SlotRecord], *, gated: bool) -> None:
         """The first machine that has to prove itself goes alone, and then the first of each other region does so
@@ -235,7 +235,7 @@ class Moves:
             await do(slot)
             away[slot.region] -= shared
 
-        await _side_by_side(one, slots, at_once)
+        await side_by_side(one, slots, at_once)
 
     def most_of_region(self, warm: Counter[str | None], region: str | None) -> int:
         """Machines of a group that may be away at once in a region. `warm` are its machines that run, by region."""
@@ -287,7 +287,7 @@ class Moves:
         body = UpdateMachineRequest(
             config=slot.config, current_version=slot.before.version, skip_launch=None if slot.launch else True
         )
-        updated = await self._change(UPDATE_MACHINE, slot, body=body)
+        updated = await self.change_machine(UPDATE_MACHINE, slot, body=body)
         return updated.version
 
     async def order(self, slot: SlotRecord) -> Machine:
@@ -376,7 +376,7 @@ class Moves:
         await self.note(slot, state=SlotState.DONE, text="")
 
     async def delete(self, slot: SlotRecord) -> None:
-        await self._change(DELETE_MACHINE, slot, query=DeleteMachineQuery(force=True))
+        await self.change_machine(DELETE_MACHINE, slot, query=DeleteMachineQuery(force=True))
 
     async def each(self, slots: Iterable[SlotRecord], route: Unary[MachineParams, Any, Any, Any]) -> None:
         """One call for each slot's machine, which may be made twice. Raises `SlotFailed`."""
@@ -384,9 +384,9 @@ class Moves:
         async def one(slot: SlotRecord) -> None:
             there = replace(slot, kind=SlotKind.UPDATE)
             with suppress(SlotSkipped):
-                await self.again(there, lambda: self._change(route, slot))
+                await self.again(there, lambda: self.change_machine(route, slot))
 
-        await _side_by_side(one, slots, AT_ONCE)
+        await side_by_side(one, slots, AT_ONCE)
 
     # Back.
 
@@ -403,7 +403,7 @@ class Moves:
             warm = Counter(slot.region for slot in slots if slot.group == group and slot.launch and slot.before)
             await self._by_regions(self._return, mine, at_once, warm)
 
-        await _side_by_side(of_group, dict.fromkeys(slot.group for slot in touched), GROUPS_AT_ONCE)
+        await side_by_side(of_group, dict.fromkeys(slot.group for slot in touched), GROUPS_AT_ONCE)
 
     async def _return(self, slot: SlotRecord) -> None:
         why = slot.text if slot.state is SlotState.FAILED else ""
@@ -411,7 +411,7 @@ class Moves:
         self.reach("returning")
         try:
             if slot.kind is SlotKind.UPDATE:
-                await self._restore(slot)
+                await self.restore(slot)
             elif slot.kind is not SlotKind.DESTROY:
                 made = await self.again(slot, lambda: self.order(slot)) if not slot.machine else None
                 slot = replace(slot, machine=made.id) if made is not None else slot
@@ -430,12 +430,8 @@ class Moves:
         self.reach("returned")
         await self.note(slot, state=SlotState.RETURNED, machine=slot.machine, text=why)
 
-    async def wake(self, slots: Iterable[SlotRecord]) -> None:
-        """Machines that a deploy let rest run again, those that ran before it. Raises `SlotFailed`."""
-        resting = [slot for slot in slots if slot.before is not None and slot.before.started]
-        await _side_by_side(self._restore, resting, AT_ONCE)
-
-    async def _restore(self, slot: SlotRecord) -> None:
+    async def restore(self, slot: SlotRecord) -> None:
+        """Raises `SlotFailed`, `SlotSkipped`."""
         before = slot.before
         assert before is not None
         version = await self.again(slot, lambda: self._update_back(slot, before))
@@ -451,9 +447,9 @@ class Moves:
             body = UpdateMachineRequest(
                 config=before.config, current_version=machine.version, skip_launch=None if before.started else True
             )
-            return (await self._change(UPDATE_MACHINE, slot, body=body)).version
+            return (await self.change_machine(UPDATE_MACHINE, slot, body=body)).version
         if before.started and machine.state in OFF:
-            await self._change(START_MACHINE, slot)
+            await self.change_machine(START_MACHINE, slot)
         return machine.version
 
     # The API.
@@ -461,7 +457,7 @@ class Moves:
     def at(self, slot: SlotRecord) -> MachineParams:
         return MachineParams(app_name=self.app, machine_id=slot.machine)
 
-    async def _change(self, route: Unary[MachineParams, Q, B, R], slot: SlotRecord, **options: Any) -> R:
+    async def change_machine(self, route: Unary[MachineParams, Q, B, R], slot: SlotRecord, **options: Any) -> R:
         """A call that changes the slot's machine, in this term."""
         await self.term.check()
         return await self.caller.call(route, params=self.at(slot), deploy_term=self.term.text, **options)
@@ -474,7 +470,7 @@ class Moves:
         return machine
 
 
-async def _side_by_side(do: Callable[[T], Awaitable[None]], things: Iterable[T], at_once: int) -> None:
+async def side_by_side(do: Callable[[T], Awaitable[None]], things: Iterable[T], at_once: int) -> None:
     """So many at a time, in order. Raises the first `SlotFailed`, once all others have been cut short."""
     left, failures = iter(list(things)), list[SlotFailed]()
     async with anyio.create_task_group() as tasks:
