@@ -13,9 +13,12 @@ from hawker.api.contract.machine_operation import CORDON_MACHINE, START_MACHINE,
 from hawker.deploys import flows
 from hawker.deploys.moves import Moves
 from hawker.errors import HawkerError, NoRoom, Unprocessable
+from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, DeployWish, SlotRecord
+from hawker.sim.harness.loop import eventually
 from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.sim.node.world import MemoryWorld
 from tests.deploys.deploying import BAD, CHECKED, WEB, abort, deploy, ended, groups, machines
 
 pytestmark = pytest.mark.anyio
@@ -189,13 +192,13 @@ def refuses(worker: SimWorker, route: Any, found: Iterable[Machine]) -> None:
     fleet.meet(cast("Caller", _Refusing(fleet.caller, route, [each.id for each in found], error)))
 
 
-async def resting_pair(worker: SimWorker, *, for_s: float = 120) -> list[Machine]:
+async def resting_pair(worker: SimWorker) -> list[Machine]:
     """Two blue machines, as they were, which rest since a while while two green ones serve."""
     await deploy(worker, CHECKED | PAIR, counts={"app": 2})
     await ended(worker)
     blue = await machines(worker)
     await deploy(worker, CHECKED | PAIR, strategy="bluegreen")
-    await worker.parts.deps.clock.sleep(for_s)
+    await worker.parts.deps.clock.sleep(120)
     return blue
 
 
@@ -253,6 +256,22 @@ async def test_a_blue_machine_that_was_destroyed_meanwhile_is_not_waited_for(wor
     await abort(worker)
     assert (await ended(worker)).status == "rolled_back"
     assert shown(await machines(worker)) == {other.id: (State.STARTED, False)}
+
+
+async def test_blue_machines_that_still_drain_are_started_once_they_have_stopped(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
+    slow = {"kill_timeout": "15s"}
+    await deploy(worker, CHECKED | PAIR | slow, counts={"app": 2})
+    await ended(worker)
+    blue = await machines(worker)
+    stall.host.stubborn.update(MachineId(each.id) for each in blue)
+    await deploy(worker, CHECKED | PAIR, strategy="bluegreen")
+    clock = worker.parts.deps.clock
+    await eventually(clock, lambda: all(worker.record(each.id).state is State.STOPPING for each in blue), 600)
+    await abort(worker)
+    assert (await ended(worker)).status == "rolled_back"
+    assert shown(await machines(worker)) == {each.id: (State.STARTED, False) for each in blue}
 
 
 async def test_a_blue_machine_that_ran_outside_of_routing_does_so_again(worker: SimWorker) -> None:

@@ -36,7 +36,7 @@ from hawker.deploys.coordinator import Term
 from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.health_gates import Expected, GateState, fallen, judged, start_of
 from hawker.deploys.plan import budget, heads_of, is_of
-from hawker.errors import Fault, HawkerError, LeaseHeld, NotFound, Unavailable
+from hawker.errors import Conflict, Fault, HawkerError, LeaseHeld, NotFound, Unavailable
 from hawker.machine import GONE, OFF, State
 from hawker.record.deploy import DeployRecord, DeployWish, SlotBefore, SlotKind, SlotRecord, SlotState
 
@@ -448,6 +448,8 @@ class Moves:
                 config=before.config, current_version=machine.version, skip_launch=None if before.started else True
             )
             return (await self.change_machine(UPDATE_MACHINE, slot, body=body)).version
+        if before.started and machine.state is State.STOPPING:
+            raise Conflict("it is stopping still")  # and would stay stopped: a start counts once it has
         if before.started and machine.state in OFF:
             await self.change_machine(START_MACHINE, slot)
         return machine.version
