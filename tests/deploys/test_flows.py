@@ -12,6 +12,7 @@ from hawker.api.contract.machine import Machine, MachineParams
 from hawker.api.contract.machine_operation import CORDON_MACHINE, START_MACHINE, UNCORDON_MACHINE
 from hawker.deploys import flows
 from hawker.deploys.moves import Moves
+from hawker.deploys.term_fence import GUARDED
 from hawker.errors import HawkerError, NoRoom, Unprocessable
 from hawker.ids import MachineId
 from hawker.machine import State
@@ -272,6 +273,34 @@ async def test_blue_machines_that_still_drain_are_started_once_they_have_stopped
     await abort(worker)
     assert (await ended(worker)).status == "rolled_back"
     assert shown(await machines(worker)) == {each.id: (State.STARTED, False) for each in blue}
+
+
+class _Noting:
+    """A gateway that tells which routes were called in a deploy's term."""
+
+    def __init__(self, inner: Caller, routes: set[str]) -> None:
+        self._inner, self._routes = inner, routes
+
+    async def call(self, route: Any, **options: Any) -> Any:
+        if "deploy_term" in options:
+            self._routes.add(route.name)
+        return await self._inner.call(route, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+async def test_every_change_of_a_machine_that_a_deploy_makes_in_its_term_is_guarded(worker: SimWorker) -> None:
+    fleet, routes = worker.parts.deps.fleet, set[str]()
+    fleet.meet(cast("Caller", _Noting(fleet.caller, routes)))
+    await deploy(worker)
+    await ended(worker)
+    await deploy(worker)
+    await ended(worker)
+    await resting_pair(worker)
+    await abort(worker)
+    assert (await ended(worker)).status == "rolled_back"
+    assert routes == {route.name for route in GUARDED}
 
 
 async def test_a_blue_machine_that_ran_outside_of_routing_does_so_again(worker: SimWorker) -> None:

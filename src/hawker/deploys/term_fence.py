@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from hawker.api.contract.deploy import ANNOUNCE_TERM, AnnounceTermRequest, RegisterParams
 from hawker.api.contract.machine import DELETE_MACHINE, UPDATE_MACHINE
-from hawker.api.contract.machine_operation import CORDON_MACHINE, START_MACHINE, UNCORDON_MACHINE
+from hawker.api.contract.machine_operation import CORDON_MACHINE, START_MACHINE, STOP_MACHINE, UNCORDON_MACHINE
 from hawker.api.handlers import Handlers, answers
 from hawker.api.route import Call, NoQuery
 from hawker.clock import Clock
@@ -19,7 +19,7 @@ from hawker.store.contract import Store, Tx
 
 _Term: TypeAlias = tuple[int, int]
 """A release's version and a term of its deploy."""
-GUARDED = (UPDATE_MACHINE, DELETE_MACHINE, START_MACHINE, CORDON_MACHINE, UNCORDON_MACHINE)
+GUARDED = (UPDATE_MACHINE, DELETE_MACHINE, START_MACHINE, STOP_MACHINE, CORDON_MACHINE, UNCORDON_MACHINE)
 _LOOK_S = 0.02
 SUPERSEDED = "deploy superseded: another node coordinates it, or a later one"
 
