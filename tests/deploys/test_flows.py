@@ -369,6 +369,28 @@ async def test_a_canary_that_fails_is_the_only_machine_that_was_touched(worker: 
     assert after.version == before.version
 
 
+async def test_a_canary_that_was_destroyed_and_not_noted_has_ended(
+    worker: SimWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What destroys it dies between the two, and the step begins again."""
+    await deploy(worker)
+    await ended(worker)
+    (before,) = await machines(worker)
+    delete, deleted = Moves.delete, list[str]()
+
+    async def then_dies(deploying: Moves, slot: SlotRecord) -> None:
+        await delete(deploying, slot)
+        deleted.append(slot.machine)
+        if len(deleted) == 1:
+            raise RuntimeError("it dies")
+
+    monkeypatch.setattr(Moves, "delete", then_dies)
+    await deploy(worker, strategy="canary")
+    found = await ended(worker)
+    assert found.status == "complete" and [slot.state for slot in found.slots] == ["done", "done"]
+    assert [each.id for each in await machines(worker)] == [before.id]
+
+
 async def test_immediate_waits_for_no_gate_and_takes_nothing_back(worker: SimWorker) -> None:
     await deploy(worker)
     await ended(worker)

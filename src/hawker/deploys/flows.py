@@ -114,7 +114,7 @@ class DeploySteps:
             made = deploy.slots(SlotKind.CANARY)
             if made:
                 await deploy.say("the canary proves itself")
-                await deploy.forward(made)
+                await deploy.forward([slot for slot in made if not _is_going(slot)])
                 for slot in deploy.slots(SlotKind.CANARY):
                     if slot.machine and slot.cordoned:
                         await deploy.destroy(msgspec.structs.replace(slot, state=SlotState.PROVING))
@@ -311,6 +311,12 @@ async def _unless_stopped(deploy: "moves.Moves", do: "tasks.Work") -> None:
         tasks.start_soon(work)
     if failures:
         raise failures[0]
+
+
+def _is_going(canary: SlotRecord) -> bool:
+    """Whether it has proven itself and its end had begun when somebody died: to order it again would find its machine
+    destroyed. Before its proof a canary that changes has no machine yet."""
+    return canary.state is SlotState.CHANGING and bool(canary.machine)
 
 
 async def _keep_blue(deploy: "moves.Moves") -> None:
