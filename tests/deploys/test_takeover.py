@@ -3,11 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
+from hawker.deploys import takeover
 from hawker.errors import NotFound, WrongState
 from hawker.record.deploy import DEPLOY_REGISTERS, DEPLOY_TERMS, DeployTermRecord
 from hawker.record.machine import MACHINES
 from hawker.sim.deploys.deploy_host import DeployHost
-from tests.sim.deploys.fleets import PlayedDeploys, played_deploys
+from tests.sim.deploys.fleets import BAD, PlayedDeploys, played_deploys
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio
@@ -61,6 +62,43 @@ async def test_registers_of_deploys_that_ended_go_and_terms_of_apps_that_are_gon
         await fleet.eventually(lambda: not [*store.scan(DEPLOY_REGISTERS)])
         await fleet.eventually(lambda: store.get(DEPLOY_TERMS, "gone") is None)
         assert [*store.scan(DEPLOY_TERMS)] != []
+
+
+async def test_voters_keep_the_end_of_a_deploy_until_each_of_them_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home that was away for long finds it, and does not go on with what has ended."""
+    monkeypatch.setattr(takeover, "_ENDED_S", 30.0)
+    async with played_deploys() as fleet:
+        await fleet.deploy(**BAD)
+        await fleet.changes()
+        home, *others = fleet.voters()
+        await home.kill()
+        other = next(host for host in fleet.hosts if host not in fleet.voters())
+        ended = await fleet.ended(fleet.hosts.index(other))
+        await fleet.passes(300)
+        assert [fleet.register(host) is not None for host in others] == [True, True]
+        await fleet.again(home)
+        await fleet.eventually(lambda: (found := fleet.record(home)) is not None and found.ended_at is not None)
+        record = fleet.record(home)
+        assert record is not None and record.coordinator != home.id
+        assert (await fleet.shown(fleet.hosts.index(home))).status == ended.status
+        await fleet.eventually(lambda: not any(fleet.register(host) for host in fleet.voters()))
+        assert await fleet.settled() == []
+
+
+async def test_a_voter_that_missed_the_end_learns_of_it_though_its_coordinator_lives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(takeover, "_ENDED_S", 30.0)
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.changes()
+        _, one, _ = fleet.voters()
+        await one.kill()
+        assert (await fleet.ended(0)).status == "complete"
+        await fleet.passes(300)
+        await fleet.again(one)
+        await fleet.eventually(lambda: not any(fleet.register(host) for host in fleet.voters()))
+        assert fleet.record(one) is None
 
 
 async def test_an_operator_takes_a_deploy_of_which_two_voters_are_lost() -> None:

@@ -1,11 +1,13 @@
 """Looks after deploys of which this node is a voter: begins the run of one whose coordinator is down, tells the other
-voters of one that ended here, and forgets those that ended a while ago. Where no majority of the voters is left, an
-operator has one that lives go on.
+voters of one that ended here, asks them of one that may have, and forgets those that ended a while ago once each of
+them knows it. Where no majority of the voters is left, an operator has one that lives go on.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
+import anyio
 from msgspec.structs import replace
 
 from hawker.api.contract.deploy import TAKE_DEPLOY, DeployInfo, DeployParams, RegisterAnswer
@@ -62,24 +64,27 @@ class DeployWatch:
         self._clock = clock
         self._runner = runner
         self._down: dict[str, float] = {}
-        self._next = 0.0
 
     async def serve(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. What forgets asks others, and no takeover waits for those."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._now_and_then, self.forget, _FORGET_S)
+            tasks.start_soon(self._now_and_then, self.look, LOOK_S)
+
+    async def _now_and_then(self, do: Callable[[], Awaitable[None]], every_s: float) -> None:
         said = ""
         while True:
             try:
-                await self.look()
+                await do()
                 said = ""
             except HawkerError as error:
                 if str(error) != said:
                     said = str(error)
                     _log.warning("cannot look at deploys", extra={"error": said})
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(every_s)
 
     async def look(self) -> None:
         """Once at everything."""
-        await self._forget()
         for key, register in list(self._store.scan(DEPLOY_REGISTERS)):
             if register.ended or not register.term:
                 continue
@@ -132,9 +137,31 @@ class DeployWatch:
 
     async def _newest(self, key: str, register: RegisterRecord) -> RegisterAnswer:
         """Raises `Unavailable`."""
+        return max(await self._voters(key, register).read(), key=lambda each: (each.term, each.number))
+
+    def _voters(self, key: str, register: RegisterRecord) -> Voters:
         app_id = key.partition("/")[0]
-        voters = Voters(register.app, app_id, register.version, register.voters, self._nodes(), self._clock)
-        return max(await voters.read(), key=lambda each: (each.term, each.number))
+        return Voters(register.app, app_id, register.version, register.voters, self._nodes(), self._clock)
+
+    async def _learn(self) -> None:
+        """What ended while this node was away, and whose coordinator lives, so that nobody here would ask. Where there
+        is a record of it here, a run follows that reads how it ended."""
+        for key, register in list(self._store.scan(DEPLOY_REGISTERS)):
+            if register.ended or self._store.get(DEPLOYS, deploy_key(register.app, register.version)) is not None:
+                continue
+            with suppress(Unavailable):
+                if (await self._newest(key, register)).ended:
+                    await self._end(key)
+
+    async def _is_known(self, key: str, register: RegisterRecord) -> bool:
+        """Whether each other voter has heard of the end, or keeps nothing of the deploy any more. One that is away
+        would go on with it, once it is back and finds no end; one that was forgotten does not come back."""
+        known = {node.id: node.alive for node in self._nodes().nodes()}
+        others = [node for node in register.voters if node in known and node != self._nodes().me]
+        if not all(known[node] for node in others):
+            return False
+        heard = await self._voters(key, register).heard()
+        return all(node in heard and (heard[node].ended or not heard[node].granted) for node in others)
 
     async def _end(self, key: str) -> None:
         def apply(tx: Tx) -> None:
@@ -144,16 +171,15 @@ class DeployWatch:
 
         await self._store.write(apply)
 
-    async def _forget(self) -> None:
-        now = self._clock.now()
-        if now < self._next:
-            return
-        self._next = now + _FORGET_S
-        old = [
-            key
-            for key, each in self._store.scan(DEPLOY_REGISTERS)
-            if now - each.at > (_ENDED_S if each.ended else _LEFT_S) and each.at
-        ]
+    async def forget(self) -> None:
+        """What ended a while ago, once each voter knows that; what was left long ago; and terms of apps that are
+        gone."""
+        await self._learn()
+        now, old = self._clock.now(), list[str]()
+        for key, each in list(self._store.scan(DEPLOY_REGISTERS)):
+            age_s = now - each.at if each.at else 0.0
+            if age_s > _LEFT_S or (each.ended and age_s > _ENDED_S and await self._is_known(key, each)):
+                old.append(key)
         known = {record.id for _, record in self._store.scan(APPS)}
         gone = [key for key, _ in self._store.scan(DEPLOY_TERMS) if key not in known]
         if not old and not gone:

@@ -20,9 +20,9 @@ FOUND_AT = {
     "no-budget": 2,
     "no-fence": 8,
     "one-budget": 29,
-    "overwrites-any": 28,
+    "overwrites-any": 37,
     "starts-wait": 3,
-    "term-forgotten": 2,
+    "term-forgotten": 13,
 }
 """The seed that finds a bug, where it is not the first one."""
 
