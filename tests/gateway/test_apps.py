@@ -29,6 +29,8 @@ from hawker.api.contract.network_policy import (
 )
 from hawker.api.contract.secret import GET_SECRET, SET_SECRET, SecretParams, SecretsQuery, SetSecretRequest
 from hawker.errors import BadRequest, Fault, Forbidden, HawkerError, NameTaken, NotFound, Unavailable, WrongState
+from hawker.gateway.claims import NameQuorum
+from hawker.gateway.fan_out import FanOut, Reach
 from hawker.ids import AppName, NodeId
 from hawker.permission import Action, Attempt
 from hawker.policy import Direction, Transport
@@ -157,6 +159,50 @@ async def test_one_key_makes_one_app(town: Town) -> None:
     first = await one.api.call(CREATE_APP, body=CreateAppRequest(name=APP), idempotency_key="k")
     again = await two.api.call(CREATE_APP, body=CreateAppRequest(name=APP), idempotency_key="k")
     assert first.id == again.id
+
+
+async def test_one_key_makes_one_app_before_the_catalog_tells_of_it(town: Town) -> None:
+    town.freeze()
+    first, *others = [
+        await broker.api.call(CREATE_APP, body=CreateAppRequest(name=APP), idempotency_key="k")
+        for broker in brokers(town)
+    ]
+    assert {each.id for each in others} == {first.id} and len(known(town)) == 1
+
+
+@pytest.mark.parametrize("lost", [2, 3])
+async def test_one_key_makes_one_app_though_a_keeper_missed_it(town: Town, lost: int) -> None:
+    town.freeze()
+    away, (one, two, _) = town.hosts[NodeId(f"{lost:08x}")], brokers(town)
+    away.cut = True
+    first = await one.api.call(CREATE_APP, body=CreateAppRequest(name=APP), idempotency_key="k")
+    away.cut = False
+    again = await two.api.call(CREATE_APP, body=CreateAppRequest(name=APP), idempotency_key="k")
+    assert again.id == first.id and len(known(town)) == 1
+
+
+async def test_a_second_broker_that_fails_gives_up_no_name_that_the_first_claimed(town: Town) -> None:
+    town.freeze()
+    _, two, three = brokers(town)
+    home = town.hosts[NodeId(f"{1:08x}")]
+    one = Broker(town, home, apart=True)
+    made = await one.api.call(CREATE_APP, body=CreateAppRequest(name=APP), idempotency_key="k")
+    home.down = True
+    with pytest.raises(Unavailable, match=f"node {home.id} in region mad is down"):
+        await two.api.call(CREATE_APP, body=CreateAppRequest(name=APP), idempotency_key="k")
+    with pytest.raises(NameTaken):
+        await three.api.app()
+    home.down = False
+    assert (await two.api.call(CREATE_APP, body=CreateAppRequest(name=APP), idempotency_key="k")).id == made.id
+
+
+async def test_an_app_that_a_broker_claimed_and_did_not_make_is_made_where_it_was_to_be(town: Town) -> None:
+    _, two, _ = brokers(town)
+    first = town.hosts[NodeId(f"{1:08x}")]
+    names = NameQuorum(town, FanOut(Reach(town, town)))
+    await names.keep(AppName(APP), "k", first.id, "ann", shared=True)
+    await two.api.call(CREATE_APP, body=CreateAppRequest(name=APP), idempotency_key="k")
+    assert known(town) == [first.id] and town.home_of_app(AppName(APP)) == first.id
 
 
 async def test_the_side_with_most_keepers_goes_on_in_a_partition(town: Town) -> None:

@@ -1,11 +1,13 @@
 """Who keeps a name, and what becomes of one that nobody made an app of."""
 
 from collections.abc import AsyncIterator
+from itertools import product
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hawker.errors import NameTaken, Unavailable
 from hawker.gateway.claims import ABANDONED_S, KEEPERS, NameQuorum, keepers
@@ -48,15 +50,38 @@ def names(town: Town) -> NameQuorum:
 
 async def test_a_name_is_kept_for_one_claim_until_it_is_released(town: Town) -> None:
     home = next(iter(town.hosts))
-    await names(town).keep(NAME, "one", home, "ann")
+    kept = await names(town).keep(NAME, "one", home, "ann")
     await names(town).keep(NAME, "one", home, "ann")
     with pytest.raises(NameTaken):
         await names(town).keep(NAME, "two", home, "bob")
-    await names(town).release(NAME, "other", "bob")
+    await names(town).release(replace(kept, claim="other"), "bob")
     with pytest.raises(NameTaken):
         await names(town).keep(NAME, "two", home, "bob")
-    await names(town).release(NAME, "one", "ann")
+    await names(town).release(kept, "ann")
     await names(town).keep(NAME, "two", home, "bob")
+
+
+async def test_a_key_at_a_second_broker_has_the_home_of_the_first(town: Town) -> None:
+    """Whichever keeper was away for the first one, and whether it is back for the second one."""
+    first, second, _ = town.hosts
+    for number, (away, back) in enumerate(product(town.hosts.values(), (False, True))):
+        name = AppName(f"shop-{number}")
+        away.cut = True
+        assert (await names(town).keep(name, "k", first, "ann", shared=True)).home == first
+        away.cut = not back
+        kept = await names(town).keep(name, "k", second, "ann", shared=True)
+        away.cut = False
+        assert kept.home == first
+        await names(town).release(kept, "ann")
+        held = [record for host in town.hosts.values() if (record := host.worker.store.get(NAMES, name)) is not None]
+        assert len(held) >= 2 and {record.home for record in held} == {first}
+
+
+async def test_a_key_whose_home_was_forgotten_gets_another_one(town: Town) -> None:
+    first, _, far = town.hosts
+    await names(town).keep(NAME, "k", far, "ann", shared=True)
+    del town.hosts[far]
+    assert (await names(town).keep(NAME, "k", first, "ann", shared=True)).home == first
 
 
 async def test_a_name_that_no_app_was_made_of_is_free_after_a_while(town: Town) -> None:

@@ -174,7 +174,8 @@ class FleetApps:
         return first
 
     async def create(self, call: Call[NoParams, CreateAppQuery, CreateAppRequest]) -> App:
-        """At the node that this broker stands beside, else at the first that is alive."""
+        """At the node that this broker stands beside, else at the first that is alive; but where another broker had
+        begun to with the same key, there."""
         body = call.body
         text = body.name or body.app_name
         if not text:
@@ -183,8 +184,9 @@ class FleetApps:
         call.grant.check(Attempt(Action.CREATE, org=body.org_slug or DEFAULT_ORG, app=name))
         if self._index.app(name):
             return await self._there(call, name, key)
-        home, claim = self._home(), key or self._new_claim()
-        await self._names.keep(name, claim, home, call.caller)
+        claim = key or self._new_claim()
+        kept = await self._names.keep(name, claim, self._home(), call.caller, shared=key is not None)
+        home = kept.home
         try:
             org, network = body.org_slug or DEFAULT_ORG, network_name(body.network)
             await self._networks.settle(org, network, home, call.caller)
@@ -192,7 +194,7 @@ class FleetApps:
         except Fault:
             raise  # it may be made: the name stays kept until that is known
         except HawkerError:
-            await self._names.release(name, claim, call.caller)
+            await self._names.release(kept, call.caller)
             raise
         self._owners.remember("app", name, home)
         return made
@@ -217,7 +219,7 @@ class FleetApps:
                 await self._forwarding.unary_at(node, DELETE_APP, call)
             except NotFound:
                 continue
-        await self._names.release(name, "", call.caller)
+        await self._names.give_up(name, call.caller)
 
     async def put_policy(self, call: Call[AppParams, NoQuery, NetworkPolicyRequest]) -> NetworkPolicy:
         """Kept at the app's home, then in force at every node that has machines of the app."""

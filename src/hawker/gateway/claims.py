@@ -2,12 +2,14 @@
 of its private network, and whose a host name is.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
+from operator import itemgetter
 
-import msgspec
+from msgspec.structs import replace
 
 from hawker.api.caller import Caller
 from hawker.api.contract.app import GET_APP, AppParams
@@ -34,6 +36,7 @@ from hawker.app import network_id, network_ids
 from hawker.errors import HawkerError, NameTaken, NotFound, QuotaExceeded, Unavailable, Unprocessable
 from hawker.gateway.fan_out import FanOut
 from hawker.ids import AppName, NodeId
+from hawker.value_object import ValueObject
 
 KEEPERS = 3
 ABANDONED_S = 60.0
@@ -51,38 +54,70 @@ def keepers(name: str, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
     return tuple(sorted(nodes, key=weight, reverse=True)[:KEEPERS])
 
 
+class KeptName(ValueObject, frozen=True):
+    """The name of an app that is kept for a claim, and the app's home by that claim. `new` are the keepers that keep it
+    since this call and may be asked to release it: what another broker claimed with the same key is that one's."""
+
+    name: AppName
+    claim: str
+    """The client's idempotency key, or an id that nobody else has."""
+    home: NodeId
+    new: tuple[NodeId, ...]
+
+
 class NameQuorum:
     def __init__(self, directory: Directory, asking: FanOut) -> None:
         self._directory = directory
         self._fan_out = asking
 
-    async def keep(self, name: AppName, claim: str, home: NodeId, behalf: str) -> None:
-        """For this claim alone, from now on. Raises `NameTaken`, and `Unavailable` when too few keepers answer: then
-        nothing is kept."""
-        among = self.keepers(name)
-        got, silent = 0, list[HawkerError]()
+    async def keep(self, name: AppName, claim: str, home: NodeId, behalf: str, *, shared: bool = False) -> KeptName:
+        """For this claim alone, from now on; `shared`: others may bring it, too, since it is a client's key. Raises
+        `NameTaken`, and `Unavailable` when too few keepers answer, or keep it for one home: then this call keeps
+        nothing."""
+        among, request = self.keepers(name), NameRequest(claim=claim, home=home)
+        homes, new, silent = Counter[str](), list[NodeId](), list[HawkerError]()
+
+        def kept_for(chosen: str) -> KeptName:
+            alone = not shared or len(new) > len(among) // 2  # and no other broker has most of them
+            return KeptName(name=name, claim=claim, home=NodeId(chosen), new=among if alone else tuple(new))
+
         for node in among:  # one after the other, in an order that all brokers have: whoever is first at one goes on
             try:
-                kept = await self._keep_at(node, name, NameRequest(claim=claim, home=home), behalf)
+                kept = await self._keep_at(node, name, request, behalf)
             except HawkerError as error:
                 silent.append(error)
                 continue
-            if kept.claim != claim or kept.taken:
-                await self.release(name, claim, behalf)
+            is_new = (kept.claim, kept.home) == (claim, home) and not kept.age_s
+            if is_new:
+                new.append(node)
+            if kept.claim != claim or (kept.taken and (is_new or not shared)):
+                await self.release(kept_for(home), behalf)
                 raise NameTaken(TAKEN)
-            got += 1
-        if got <= len(among) // 2:
-            await self.release(name, claim, behalf)
+            homes[kept.home] += 1
+            request = replace(request, home=kept.home)  # as another broker said that was first
+        chosen, count = max(homes.items(), key=itemgetter(1), default=(home, 0))
+        found = kept_for(chosen)
+        if count <= len(among) // 2:
+            await self.release(found, behalf)
             reasons = "; ".join(map(str, silent))
             raise Unavailable(f"too few of the nodes that keep the name '{name}' answer: nothing was made: {reasons}")
+        if chosen != home and new:
+            await self.release(found, behalf)  # those few would say another home than the others
+        return found
 
-    async def release(self, name: AppName, claim: str, behalf: str) -> None:
-        """As far as the keepers answer; the others notice that there is no such app. An empty claim is anybody's."""
+    async def release(self, kept: KeptName, behalf: str) -> None:
+        """What this call kept, as far as its keepers answer; the others notice that there is no such app."""
+        await self._release(kept.name, kept.claim, kept.new, behalf)
 
+    async def give_up(self, name: AppName, behalf: str) -> None:
+        """Whomever it is kept for: its app is gone."""
+        await self._release(name, "", self.keepers(name), behalf)
+
+    async def _release(self, name: AppName, claim: str, nodes: Iterable[NodeId], behalf: str) -> None:
         async def one(caller: Caller) -> None:
             await caller.call(RELEASE_NAME, params=AppParams(app_name=name), query=ReleaseQuery(claim=claim))
 
-        await self._fan_out.every(self.keepers(name), behalf, one)
+        await self._fan_out.every(nodes, behalf, one)
 
     def keepers(self, name: AppName) -> tuple[NodeId, ...]:
         return keepers(name, [node.id for node in self._directory.nodes()])
@@ -90,8 +125,12 @@ class NameQuorum:
     async def _keep_at(self, node: NodeId, name: AppName, request: NameRequest, behalf: str) -> NameKept:
         """Whom this keeper then keeps it for. Raises what kept it from answering."""
         kept = await self._ask(node, name, request, behalf)
-        if kept.claim != request.claim and await self._abandoned(name, kept, behalf):
-            kept = await self._ask(node, name, msgspec.structs.replace(request, instead_of=kept.claim), behalf)
+        if kept.claim == request.claim:
+            over = kept.home != request.home and not kept.taken and self._directory.node(NodeId(kept.home)) is None
+        else:
+            over = await self._abandoned(name, kept, behalf)
+        if over:
+            kept = await self._ask(node, name, replace(request, instead_of=kept.claim), behalf)
         return kept
 
     async def _ask(self, node: NodeId, name: AppName, request: NameRequest, behalf: str) -> NameKept:
@@ -235,7 +274,7 @@ class HostnameQuorum:
     async def _keep_at(self, node: NodeId, hostname: str, request: HostnameRequest) -> HostnameKept:
         kept = await self._ask(node, hostname, request)
         if kept.app != request.app and await self._abandoned(hostname, kept):
-            kept = await self._ask(node, hostname, msgspec.structs.replace(request, instead_of=kept.app))
+            kept = await self._ask(node, hostname, replace(request, instead_of=kept.app))
         return kept
 
     async def _ask(self, node: NodeId, hostname: str, request: HostnameRequest) -> HostnameKept:
