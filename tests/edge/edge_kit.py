@@ -331,6 +331,15 @@ async def ask(port: int, request: bytes) -> bytes:
     return answer
 
 
+def deaf_client(port: int) -> socket.socket:
+    """Reads nothing by itself, and its kernel little."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.connect((HOST, port))
+    made.setblocking(False)
+    return made
+
+
 def get(path: str = "/", *fields: str, host: str = "shop.localhost", method: str = "GET") -> bytes:
     """A request whose connection is closed after it."""
     lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", *fields, "Connection: close", "", ""]

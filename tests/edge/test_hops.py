@@ -5,6 +5,7 @@ import ctypes
 import os
 import socket
 import struct
+from unittest.mock import Mock
 
 import anyio
 import msgspec
@@ -16,6 +17,7 @@ from hawker.edge import hops
 from hawker.edge.hop_door import _Host
 from hawker.edge.hop_frames import HopAnswer, HopQuestion
 from hawker.edge.hops import HopDialer, identity_in
+from hawker.edge.splice import UNSENT_MAX
 from hawker.feed import NODE_IDENTITY, GatePlace
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
@@ -463,3 +465,13 @@ async def test_a_region_is_where_a_machine_has_its_request_replayed(
 def test_machine_that_another_region_names_is_an_id_or_nobody(said: str) -> None:
     assert hops.chosen_in(HopAnswer(let_in=True, machine=MachineId(said))) is None
     assert hops.chosen_in(HopAnswer(let_in=True, machine=MachineId("f1"))) == "f1"
+
+
+@pytest.mark.parametrize(("unsent", "again"), [(100, True), (UNSENT_MAX, False)])
+def test_a_connection_whose_gate_has_yet_to_read_is_not_used_again(unsent: int, again: bool) -> None:
+    place, caller = GatePlace(node=NodeId("b"), host=HOST, port=1), Mock(lasting=False)
+    caller.line.transport.get_write_buffer_size.return_value = unsent
+    dialer = HopDialer(Mock(), SystemClock(), Mock())
+    dialer._keep(place, caller)
+    assert (dialer._take(place) is caller) is again
+    assert caller.give_up.called is not again

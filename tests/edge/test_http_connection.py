@@ -2,9 +2,12 @@
 
 import asyncio
 import re
+import socket
+from contextlib import closing
 from functools import partial
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
+from unittest.mock import Mock
 
 import anyio.lowlevel
 import msgspec
@@ -13,11 +16,27 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.config.machine import HttpOptions
 from hawker.edge import http_connection
-from hawker.edge.http_connection import HttpConnections
+from hawker.edge.exchange import HttpExchange
+from hawker.edge.head import ResponseHead
+from hawker.edge.http_connection import HttpConnection, HttpConnections
+from hawker.edge.machine_connection import MachineConnection
 from hawker.edge.requester import HttpServices
+from hawker.edge.routes import Door
+from hawker.edge.splice import UNSENT_MAX
 from hawker.ids import InstanceId
 from hawker.machine import State
-from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, read_request, route, says
+from tests.edge.edge_kit import (
+    HOST,
+    OK,
+    PlayedHost,
+    app_server,
+    ask,
+    deaf_client,
+    get,
+    read_request,
+    route,
+    says,
+)
 from tests.ports import free_port
 from tests.waiting import eventually
 
@@ -298,6 +317,75 @@ async def test_a_body_that_drips_has_an_end_unless_an_answer_has_begun(
         else:
             assert b"HB04" in await asyncio.wait_for(reader.read(), 20)
         writer.close()
+
+
+PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000
+ASKS = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def the_client(host: PlayedHost) -> HttpConnection:
+    """The only one, as the edge has it."""
+    (connection,) = await eventually(lambda: list(host.edge._http._live))
+    assert isinstance(connection, HttpConnection)
+    return connection
+
+
+def unsent(connection: HttpConnection) -> int:
+    return 0 if connection._transport is None else connection._transport.get_write_buffer_size()
+
+
+async def test_a_client_that_reads_nothing_is_asked_for_no_more_requests(host: PlayedHost) -> None:
+    """Each request dials: the client is full while there is no machine yet that could be read no more."""
+    count = 150
+    async with app_server(says(PAGE)) as inside, app_server(says(OK)) as other:
+        port = await published(host, inside)
+        await host.publish(route(port, other, app="bank", handlers=("http",)))
+        with closing(deaf_client(port)) as client:
+            client.send(ASKS * (count - 1) + get())
+            connection = await the_client(host)
+            await eventually(lambda: unsent(connection) > UNSENT_MAX)
+            for _ in range(20):  # so much goes on meanwhile
+                assert b"200 OK" in await ask(port, get(host="bank.localhost"))
+            assert unsent(connection) < UNSENT_MAX + 2 * len(PAGE)
+            heard, loop = bytearray(), asyncio.get_running_loop()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+            while data := await asyncio.wait_for(loop.sock_recv(client, 1 << 20), 60):
+                heard += data
+            assert heard.count(b"HTTP/1.1 200") == count
+
+
+async def test_a_machine_is_not_read_for_a_client_that_is_full_when_it_is_reached(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines: list[MachineConnection] = []
+
+    class Full(HttpExchange):
+        def _begin(self, leg: Any, joined: Any, *, pooled: bool) -> None:
+            machines.append(joined.protocol)
+            cast(HttpConnection, self._client).pause_writing()
+            super()._begin(leg, joined, pooled=pooled)
+
+    monkeypatch.setattr(HttpConnection, "carrier", Full)
+    async with app_server(says(OK)) as inside:
+        reader, writer = await asyncio.open_connection(HOST, await published(host, inside))
+        writer.write(get())
+        await eventually(lambda: machines)
+        transport = machines[0].transport
+        assert transport is not None and not transport.is_reading()
+        (await the_client(host)).resume_writing()
+        assert b"200 OK" in await asyncio.wait_for(reader.read(), 60)
+        writer.close()
+
+
+async def test_an_upgraded_client_that_is_full_is_so_for_who_has_it_next() -> None:
+    connection = HttpConnection(cast(HttpServices, Mock()), Door(HOST, 80), set())
+    connection._transport, connection._head = transport, _ = Mock(), Mock(upgrade=b"websocket")
+    transport.get_protocol.return_value = side = Mock()
+    transport.write.side_effect = lambda data: connection.pause_writing()
+    connection.hand_over(cast(ResponseHead, Mock(status=101, reason=b"", upgrade=b"")), [])
+    side.pause_writing.assert_not_called()
+    await anyio.lowlevel.checkpoint()
+    side.pause_writing.assert_called_once()
 
 
 class _Looked:

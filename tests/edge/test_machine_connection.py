@@ -3,7 +3,10 @@
 import asyncio
 from unittest.mock import Mock
 
+from hawker.edge.hop_frames import HopQuestion
+from hawker.edge.hop_line import HopLine, HopStream
 from hawker.edge.machine_connection import KEPT_S, MachineConnection, MachinePool
+from hawker.ids import AppName, MachineId
 from tests.edge.edge_kit import OK, PlayedHost, app_server, ask, get, route, says
 from tests.edge.test_gates import target_of
 from tests.ports import free_port
@@ -13,6 +16,7 @@ def connection() -> tuple[MachineConnection, Mock]:
     made, transport = MachineConnection(), Mock(spec=asyncio.Transport)
     transport.get_extra_info.return_value = None
     transport.is_closing.return_value = False
+    transport.get_write_buffer_size.return_value = 0
     made.connection_made(transport)
     return made, transport
 
@@ -40,6 +44,26 @@ async def test_a_connection_that_was_closed_or_said_something_is_not_used_again(
     closed.connection_lost(None)
     talking.data_received(b"unasked")
     assert pool.take(target) is None
+
+
+async def test_a_connection_whose_machine_has_yet_to_read_is_not_used_again() -> None:
+    pool, target, (kept, transport) = MachinePool[MachineConnection](lambda: 0.0), target_of(route(80, 1)), connection()
+    transport.get_write_buffer_size.return_value = 1
+    pool.keep(target, kept)
+    assert pool.take(target) is None
+    transport.close.assert_called_once()
+
+
+async def test_a_connection_that_asks_a_gate_hears_its_answer_though_the_client_takes_nothing() -> None:
+    line = Mock(spec=HopLine, transport=Mock(is_closing=lambda: False))
+    kept = MachineConnection()
+    kept.connection_made(HopStream(line, kept, HopQuestion(app=AppName("shop"), machine=MachineId("m1"), service=0)))
+    kept.may_read(reading=False)
+    line.pause.assert_not_called()
+    assert isinstance(kept.transport, HopStream)
+    kept.transport.asks = False
+    kept.may_read(reading=False)
+    line.pause.assert_called_once()
 
 
 async def test_a_connection_does_not_outlive_its_instance_or_its_time() -> None:

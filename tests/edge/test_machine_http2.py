@@ -208,3 +208,15 @@ async def test_a_machine_that_has_closed_before_it_is_asked_is_no_answer() -> No
     with anyio.fail_after(30), pytest.raises(ProxyError) as failed:
         await machine.answer_head(b"GET")
     assert "closed" in failed.value.known and machine.silent, "another machine may have the request"
+
+
+async def test_a_connection_whose_machine_has_yet_to_take_a_request_is_not_used_again() -> None:
+    kept = MachineHttp2Connection(lambda: 0.0)
+    kept.transport = Mock()
+    kept.ask(Mock(), b"POST / HTTP/1.1\r\nhost: a\r\n\r\n", chunked=True)
+    kept.send(b"x")
+    kept.finish(())
+    kept._trailers = ()  # the answer was whole before
+    assert not kept.reusable
+    kept._flush()
+    assert kept.reusable

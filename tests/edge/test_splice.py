@@ -11,6 +11,7 @@ def side() -> tuple[Side, Mock]:
     made, transport = Side(), Mock(spec=asyncio.Transport)
     transport.get_extra_info.return_value = None
     transport.is_closing.return_value = False
+    transport.get_write_buffer_size.return_value = 0
     made.connection_made(transport)
     return made, transport
 
@@ -52,6 +53,13 @@ def test_a_slow_end_stops_the_reading_of_the_other() -> None:
     ours.pause_reading.assert_called_once()
     machine.resume_writing()
     assert cast(Mock, ours.resume_reading).call_count == 2
+
+
+def test_an_end_whose_peer_has_yet_to_read_is_joined_with_nobody_else() -> None:
+    machine, theirs = side()
+    assert machine.reusable
+    theirs.get_write_buffer_size.return_value = 1
+    assert not machine.reusable
 
 
 def test_an_end_that_came_before_the_join_is_passed_on() -> None:

@@ -442,6 +442,8 @@ class HttpExchange:
         self._machine, self._asked_at = machine, self._now()
         written = request_to_machine(head, self._origin, lines, self.request_id, pooled=pooled)
         machine.ask(self, written, chunked=head.chunked)
+        if self._client.choked:
+            machine.may_read(reading=False)
         if self._idle_s:
             self.deadline = self._now() + self._idle_s
         if not head.has_body:

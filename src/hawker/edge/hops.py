@@ -27,7 +27,7 @@ from hawker.edge.hop_line import HopLine
 from hawker.edge.machine_connection import MachineConnection
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import ServiceTarget, spoken_of
-from hawker.edge.splice import probe_host
+from hawker.edge.splice import UNSENT_MAX, probe_host
 from hawker.edge.visits import WAKE_TIMEOUT_S, Visit
 from hawker.feed import NODE_IDENTITY, GatePlace
 from hawker.http.mutual_tls import Handshake, MutualTls, name_of
@@ -45,6 +45,7 @@ _STAY_AGAIN_S = 0.1
 FREE_S = 15.0
 """So long is a connection kept that nobody uses."""
 _FREE_OF_GATE = 64
+_UNSENT_BYTES = UNSENT_MAX // 4  # of a connection that has room: who writes is told below that
 _ID_CHARS, _MOST_APART = 32, 32
 MOST_TRIES = 3
 """Machines that a host asks for one request of another region."""
@@ -369,8 +370,10 @@ class HopDialer:
         self._forget(place, caller)
         if caller.lasting:
             caller.probe(lasting=False)
-        callers = self._free.setdefault(place, [])
-        if len(callers) < _FREE_OF_GATE and caller.line.is_free and not (self._done and place.is_beside):
+        callers, transport = self._free.setdefault(place, []), caller.line.transport
+        if transport is not None and transport.get_write_buffer_size() > _UNSENT_BYTES:
+            caller.give_up()  # whoever has it next would not be told that it is full
+        elif len(callers) < _FREE_OF_GATE and caller.line.is_free and not (self._done and place.is_beside):
             caller.free_since = self._now()
             callers.append(caller)
         else:

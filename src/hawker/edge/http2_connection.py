@@ -113,6 +113,10 @@ class _Stream:
 
     # As the client of an exchange.
 
+    @property
+    def choked(self) -> bool:
+        return self._full
+
     def begin_body(self) -> None:
         self._pass_on()
 

@@ -60,6 +60,7 @@ class HttpConnection(asyncio.Protocol):
         self._body: MessageBody = NoBody()
         self._ended = False
         self._paused = False
+        self.choked = False  # the client takes no more of what is written
         self._out: list[bytes] = []  # goes out in one piece, when nothing more is said at once
         self._chunks = False  # the answer under way goes on in chunks
         self._keep = False  # another request may follow
@@ -104,12 +105,15 @@ class HttpConnection(asyncio.Protocol):
             self._scope.cancel()
 
     def pause_writing(self) -> None:
+        self.choked = True
         if self._exchange is not None:
             self._exchange.client_may_read(reading=False)
 
     def resume_writing(self) -> None:
+        self.choked = False
         if self._exchange is not None:
             self._exchange.client_may_read(reading=True)
+        self._notify()
 
     def give_up(self) -> None:
         if self._transport is not None:
@@ -212,6 +216,8 @@ class HttpConnection(asyncio.Protocol):
         self._flush()
         end = b"connection: upgrade\r\nupgrade: %b\r\n\r\n" % (answer.upgrade or self._head.upgrade)
         transport.write(http1_head(answer.status, answer.reason, fields, end))
+        if self.choked:  # which nobody tells who has the connection from now on
+            self._call_soon(lambda: transport.get_protocol().pause_writing())
         return transport, early
 
     # From head to head.
@@ -244,6 +250,10 @@ class HttpConnection(asyncio.Protocol):
         """Requests in a row, until one of the two ends has enough."""
         first = True
         while self._transport is not None:
+            self._flush()
+            if self.choked:
+                await self._news()
+                continue
             try:
                 data = await self._next_head(first=first)
                 if data is None:

@@ -120,8 +120,9 @@ class MachineConnection(asyncio.Protocol):
             self._write(last_chunk(trailers))
 
     def may_read(self, *, reading: bool) -> None:
-        """The client takes more of the answer, or for the moment not."""
-        if self.transport is not None and not self.transport.is_closing():
+        """The client takes more of the answer, or for the moment not. A gate that is asked is heard all the same."""
+        asks = isinstance(self.transport, HopStream) and self.transport.asks
+        if self.transport is not None and not self.transport.is_closing() and not asks:
             (self.transport.resume_reading if reading else self.transport.pause_reading)()
 
     async def answer_head(self, method: bytes) -> ResponseHead:
@@ -209,7 +210,8 @@ class MachineConnection(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        return self.transport is not None and not self._ended and self._error is None and not self._buffer
+        transport, good = self.transport, not (self._ended or self._error or self._buffer)
+        return transport is not None and good and not transport.get_write_buffer_size()
 
     def rest(self) -> None:
         self.rested = True
@@ -268,7 +270,8 @@ class Restful(Protocol):
 
     @property
     def reusable(self) -> bool:
-        """It is open, and nothing has come that nobody asked for."""
+        """It is open, nothing has come that nobody asked for, and all that was said has gone: of a machine that has yet
+        to read a request nobody hears how it takes the next one."""
 
     def rest(self) -> None: ...
 

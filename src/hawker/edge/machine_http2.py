@@ -123,7 +123,8 @@ class MachineHttp2Connection(MachineConnection):
     @property
     def reusable(self) -> bool:
         whole = self._trailers is not None and not self._content
-        return self.transport is not None and self._error is None and whole and not self._session.over
+        sent = self._session.has_sent(self._stream)
+        return self.transport is not None and self._error is None and whole and sent and not self._session.over
 
     # What the machine sends.
 

@@ -99,6 +99,10 @@ class Requester(Protocol):
     def leaving(self) -> bool:
         """It has said its last. One that waits for a machine all the same has left, most likely."""
 
+    @property
+    def choked(self) -> bool:
+        """It takes no more of the answer for the moment. When that changes, it says so to its exchange."""
+
     def begin_body(self) -> None:
         """There is a machine: what has come of the body, and what comes, goes to `HttpExchange.take`."""
 

@@ -113,8 +113,9 @@ class Side(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        """It can be joined again: nothing came that nobody has heard, nor its end."""
-        open_still = self.transport is not None and not self.transport.is_closing()
+        """It can be joined again: nothing came that nobody has heard, nor its end, and all that was said has gone."""
+        transport = self.transport
+        open_still = transport is not None and not transport.is_closing() and not transport.get_write_buffer_size()
         return open_still and not (self._ended or self.early)
 
     def rest(self) -> None:
