@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from time import monotonic
 
 import anyio
 import msgspec
@@ -22,6 +23,8 @@ from hawker.auth.node_certificate import identity_of
 from hawker.clock import SystemClock
 from hawker.config import Service
 from hawker.config.machine import Concurrency, HttpOptions, Port
+from hawker.edge.http2_connection import Http2Connection
+from hawker.edge.http_connection import HttpConnection
 from hawker.edge.process import Edge, EdgeParts
 from hawker.edge.shard import EdgeShard
 from hawker.edge.warden import GivenDoor, Sockets, WantedDoors
@@ -338,6 +341,21 @@ def deaf_client(port: int) -> socket.socket:
     made.connect((HOST, port))
     made.setblocking(False)
     return made
+
+
+async def looked(later: list[float], passed_s: float) -> None:
+    """Returns once the edge has looked at its clients, so much later."""
+    later[0] += passed_s
+    began = monotonic()
+    await eventually(lambda: monotonic() > began + 0.3)
+
+
+async def given_up(connection: HttpConnection | Http2Connection, later: list[float]) -> None:
+    """Returns once it is."""
+    began = later[0]
+    while connection._transport is not None:
+        assert later[0] < began + 300, "its time is over"
+        await looked(later, 15)
 
 
 def get(path: str = "/", *fields: str, host: str = "shop.localhost", method: str = "GET") -> bytes:

@@ -46,6 +46,7 @@ class Http2Client:
         self.resets: dict[int, int] = {}
         self.goaway: int | None = None
         self.lost = False
+        self.takes = True  # gives the edge room for as much as has come
 
     def begin(self) -> None:
         self.speaks.initiate_connection()
@@ -86,7 +87,8 @@ class Http2Client:
                 self.heads[event.stream_id] = event.headers
             case h2.events.DataReceived():
                 self.bodies.setdefault(event.stream_id, bytearray()).extend(event.data)
-                self.speaks.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                if self.takes:
+                    self.speaks.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             case h2.events.TrailersReceived():
                 self.trailers[event.stream_id] = event.headers
             case h2.events.StreamEnded():

@@ -3,7 +3,8 @@
 import asyncio
 import re
 import socket
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,16 +24,19 @@ from hawker.edge.machine_connection import MachineConnection
 from hawker.edge.requester import HttpServices
 from hawker.edge.routes import Door
 from hawker.edge.splice import UNSENT_MAX
+from hawker.http.untaken import _told
 from hawker.ids import InstanceId
 from hawker.machine import State
 from tests.edge.edge_kit import (
     HOST,
     OK,
     PlayedHost,
+    Serve,
     app_server,
     ask,
     deaf_client,
     get,
+    given_up,
     read_request,
     route,
     says,
@@ -386,6 +390,83 @@ async def test_an_upgraded_client_that_is_full_is_so_for_who_has_it_next() -> No
     side.pause_writing.assert_not_called()
     await anyio.lowlevel.checkpoint()
     side.pause_writing.assert_called_once()
+
+
+@contextmanager
+def movable_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """How much later it is for everybody."""
+    later, now = [0.0], SystemClock.monotonic
+    monkeypatch.setattr(SystemClock, "monotonic", lambda clock: now() + later[0])
+    yield later
+
+
+def pours(size: int) -> Serve:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        for _ in range(size // 100_000):
+            writer.write(b"x" * 100_000)
+            await writer.drain()
+
+    return serve
+
+
+@pytest.mark.parametrize("when", ["in the middle of an answer", "between two"])
+async def test_a_client_that_takes_nothing_for_a_minute_is_given_up(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    serve = says(PAGE) if when == "between two" else pours(100_000_000)
+    async with app_server(serve) as inside:
+        port = await published(host, inside)
+        with movable_time(monkeypatch) as later, closing(deaf_client(port)) as client:
+            client.send(ASKS * 300)
+            connection = await the_client(host)
+            await eventually(lambda: connection.choked and connection._untaken.on_its_way)
+            await given_up(connection, later)
+        await eventually(lambda: not any(gate.total for gate in host.edge.gates.of.values()))
+
+
+async def test_a_closed_client_that_takes_no_rest_of_its_answers_is_given_up(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bytes] = []
+    async with app_server(says(PAGE, seen)) as inside:
+        port = await published(host, inside)
+        with movable_time(monkeypatch) as later, closing(deaf_client(port)) as client:
+            client.send(ASKS)
+            connection = await the_client(host)
+            while True:
+                await eventually(lambda: seen and connection._exchange is None)
+                if unsent(connection):
+                    break
+                seen.clear()
+                client.send(ASKS)
+            later[0] += 76
+            await eventually(lambda: connection._untaken.on_its_way)
+            assert connection._transport is not None and connection._transport.is_closing()
+            await given_up(connection, later)
+
+
+async def test_a_client_that_reads_slowly_hears_all(host: PlayedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    size, loop = 8_000_000, asyncio.get_running_loop()
+    async with app_server(pours(size)) as inside:
+        port = await published(host, inside)
+        with movable_time(monkeypatch) as later, closing(deaf_client(port)) as client:
+            client.send(get())
+            connection, heard = await the_client(host), 0
+            await eventually(lambda: connection.choked and connection._untaken.on_its_way)
+            for _ in range(4):
+                assert connection._transport is not None
+                before = _told(connection._transport)[0]
+                while _told(connection._transport)[0] == before:
+                    heard += len(await asyncio.wait_for(loop.sock_recv(client, 1 << 14), 60))
+                    await anyio.lowlevel.checkpoint()
+                looked_at = connection._untaken._look_at
+                later[0] += 40
+                await eventually(lambda: connection._untaken._look_at != looked_at)  # noqa: B023
+            while data := await asyncio.wait_for(loop.sock_recv(client, 1 << 20), 60):
+                heard += len(data)
+        assert heard > size
 
 
 class _Looked:

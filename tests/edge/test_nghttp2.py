@@ -9,13 +9,15 @@ import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import anyio
 import pytest
 
 from hawker.edge import nghttp2
 from hawker.edge.head import Field
-from hawker.edge.nghttp2 import Http2Session
+from hawker.edge.nghttp2 import CANCEL, Http2Session
+from hawker.http.untaken import UNTAKEN_S
 from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, route, says
 from tests.ports import free_port
 
@@ -118,6 +120,69 @@ def test_two_sessions_understand_each_other() -> None:
     server.shut()
     pass_on()
     assert client.over
+
+
+class Pair:
+    """A client's session and the server's; the client's kernel hears at once, and it reads what it is told to."""
+
+    def __init__(self, streams: int) -> None:
+        self.client, self.server = Http2Session(Mock(), lambda: 0.0, client=True), Http2Session(Mock(), lambda: 0.0)
+        asked = [(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"a"), (b":path", b"/")]
+        self.streams = [self.client.request(asked, ended=True) for _ in range(streams)]
+        self.pass_on()
+        for stream in self.streams:
+            self.server.answer(stream, [(b":status", b"200")], ended=False)
+            self.server.send(stream, b"x" * 300_000)
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        for _ in range(3):
+            self.server.feed(self.client.take(1 << 22))
+            self.client.feed(self.server.take(1 << 22))
+
+    def read(self, *streams: int) -> None:
+        """Half of its window of each, and a little more."""
+        for stream in streams:
+            self.client.consume(stream, 140_000)
+        self.pass_on()
+
+
+def test_stream_that_the_client_shuts_is_late_though_another_one_moves() -> None:
+    pair = Pair(2)
+    shut, moves = pair.streams
+    found = []
+    for now in (0.0, 30.0, UNTAKEN_S):
+        found.append(pair.server.untaken(now, UNTAKEN_S, excused=False))
+        pair.server.send(moves, b"x" * 100_000)
+        pair.read(moves)
+    assert found == [[], [], [shut]]
+
+
+def test_stream_that_waits_for_others_is_late_once_nothing_moves() -> None:
+    pair = Pair(5)
+    assert not pair.server.untaken(0.0, UNTAKEN_S, excused=False)
+    assert pair.server.waiting > 5 * 300_000 - (1 << 21)
+    pair.read(*pair.streams[:4])
+    late = pair.server.untaken(59.0, UNTAKEN_S, excused=False)
+    assert not late and not pair.server.untaken(118.0, UNTAKEN_S, excused=False)
+    assert pair.server.untaken(59.0 + UNTAKEN_S, UNTAKEN_S, excused=False)
+
+
+def test_stream_whose_bytes_are_on_their_way_is_excused() -> None:
+    server = Pair(1).server
+    assert not server.untaken(0.0, UNTAKEN_S, excused=False)
+    assert not server.untaken(UNTAKEN_S, UNTAKEN_S, excused=True)
+    assert not server.untaken(2 * UNTAKEN_S - 1, UNTAKEN_S, excused=False)
+    assert server.untaken(2 * UNTAKEN_S, UNTAKEN_S, excused=False)
+
+
+def test_stream_that_ends_leaves_nothing_that_waits() -> None:
+    pair = Pair(2)
+    assert pair.server.waiting > 0
+    for stream in pair.streams:
+        pair.server.reset(stream, CANCEL)
+    pair.pass_on()
+    assert pair.server.waiting == 0
 
 
 async def test_curl_speaks_http2_where_it_is(host: PlayedHost) -> None:

@@ -2,7 +2,7 @@
 in streams, too (RFC 8441).
 
 What a client can hold of this process is bounded: 128 streams, 256 KiB of each that no machine has taken, 1 MiB of all;
-floods of frames end the connection (`nghttp2`).
+as much of answers that it has not taken, for a time (`untaken`). Floods of frames end the connection (`nghttp2`).
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from hawker.edge.routes import Door
 from hawker.edge.splice import UNSENT_MAX, address_of, reset
 from hawker.edge.writing import Origin, OwnAnswer, refusal
 from hawker.fair.round_robin import Pieces
+from hawker.http.untaken import UntakenStreams
 from hawker.ids import AppName
 
 PREFACE_HEAD = b"PRI * HTTP/2.0\r\n\r\n"
@@ -101,21 +102,20 @@ class _Stream:
             self.stop()
 
     def has_room(self) -> None:
-        if self._full:
-            self._full = False
-            self.client_may_read(reading=True)
+        self._full = False
+        self.tell_room()
 
-    def client_may_read(self, *, reading: bool) -> None:
+    def tell_room(self) -> None:
         if self.transport is not None:
-            self.transport.may_write(writing=reading)
+            self.transport.may_write(writing=not self.choked)
         elif self.exchange is not None:
-            self.exchange.client_may_read(reading=reading)
+            self.exchange.client_may_read(reading=not self.choked)
 
     # As the client of an exchange.
 
     @property
     def choked(self) -> bool:
-        return self._full
+        return self._full or self._connection.untaken.crowded
 
     def begin_body(self) -> None:
         self._pass_on()
@@ -137,9 +137,9 @@ class _Stream:
         self._connection.answer(self._number, said, ended=answer.bodiless)
 
     def write(self, content: bytes) -> None:
-        if self._connection.send(self._number, content) > UNSENT_MAX and not self._full:
-            self._full = True
-            self.client_may_read(reading=False)
+        self._full = self._connection.send(self._number, content) > UNSENT_MAX or self._full
+        if self.choked:
+            self.tell_room()
 
     def finish(self, trailers: tuple[Trailer, ...]) -> None:
         known = tuple([(name.lower(), value) for name, value in trailers])
@@ -190,8 +190,7 @@ class _StreamTransport(asyncio.Transport):
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        protocol: asyncio.BaseProtocol = self._protocol
-        return protocol
+        return cast(asyncio.BaseProtocol, self._protocol)
 
     def is_closing(self) -> bool:
         return self._closing or self._lost
@@ -270,6 +269,7 @@ class Http2Connection(asyncio.Protocol):
         self._session = Http2Session(self, self._now)
         self._pieces: Pieces | None = None
         self._streams: dict[int, _Stream] = {}
+        self.untaken = UntakenStreams(self._session, self._streams)
         self._stopping: set[int] = set()  # answered before the request was whole
         self._origin: Origin | None = None
         self._lines = b""
@@ -344,6 +344,10 @@ class Http2Connection(asyncio.Protocol):
             exchange = stream.exchange
             if exchange is not None and stream.task is not None and exchange.is_late(now, blocked=stream.blocks):
                 stream.stop()
+        if self._transport is not None and self.untaken.too_long(self._transport, now, blocked=self._blocked):
+            self.give_up()
+        for number in self.untaken.streams(now, blocked=self._blocked):
+            self.reset(number, CANCEL)
         if self._streams:
             return
         self._reader.forget()
@@ -445,7 +449,9 @@ class Http2Connection(asyncio.Protocol):
         """How much waits on the stream."""
         self._flush_soon()
         self._services.counters.add("bytes_out", len(data))
-        return self._session.send(stream, data)
+        waits = self._session.send(stream, data)
+        self.untaken.count()
+        return waits
 
     def finish(self, stream: int, trailers: tuple[Field, ...], *, stop: bool) -> None:
         """With `stop` the client need not go on with its request."""
@@ -473,6 +479,7 @@ class Http2Connection(asyncio.Protocol):
         if transport is None or self._blocked:
             return
         data = self._session.take(UNSENT_MAX)
+        self.untaken.count()
         if self._stopping and len(data) < UNSENT_MAX:
             data += self._stop_requests()
         if data:

@@ -22,6 +22,7 @@ from hawker.edge.routes import Door
 from hawker.edge.splice import UNSENT_MAX, address_of, reset
 from hawker.edge.writing import Origin, OwnAnswer, http1_head, refusal
 from hawker.http.tls_transport import TlsTransport
+from hawker.http.untaken import Untaken
 from hawker.ids import AppName
 
 HEAD_S, IDLE_S, LINGER_S = 10.0, 75.0, 1.0
@@ -61,6 +62,7 @@ class HttpConnection(asyncio.Protocol):
         self._ended = False
         self._paused = False
         self.choked = False  # the client takes no more of what is written
+        self._untaken = Untaken()
         self._out: list[bytes] = []  # goes out in one piece, when nothing more is said at once
         self._chunks = False  # the answer under way goes on in chunks
         self._keep = False  # another request may follow
@@ -111,6 +113,7 @@ class HttpConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.choked = False
+        self._untaken.forget()
         if self._exchange is not None:
             self._exchange.client_may_read(reading=True)
         self._notify()
@@ -121,9 +124,12 @@ class HttpConnection(asyncio.Protocol):
 
     def check_time(self, now: float) -> None:
         """To be called now and then."""
-        if self._scope is None:
+        transport = self._transport
+        if self._scope is None or transport is None:
             return
-        if self._exchange is not None:
+        if (self.choked or transport.is_closing()) and self._untaken.too_long(transport, now):
+            self.give_up()
+        elif self._exchange is not None:
             if self._exchange.is_late(now, blocked=self._paused):
                 self._overdue = self._exchange.overdue
                 self._scope.cancel()

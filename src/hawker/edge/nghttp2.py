@@ -124,7 +124,7 @@ class Http2User(Protocol):
 class _Outgoing:
     """What waits to be sent on one stream."""
 
-    __slots__ = ("data", "ended", "sent", "size", "trailers", "waits")
+    __slots__ = ("data", "ended", "moves", "sent", "since", "size", "trailers", "waits")
 
     def __init__(self) -> None:
         self.data: deque[bytes] = deque()
@@ -133,6 +133,8 @@ class _Outgoing:
         self.trailers: tuple[Field, ...] = ()
         self.waits = False  # the library asked for data, and there was none
         self.sent = False  # all of it has gone
+        self.moves = True  # some of it has gone since the last look
+        self.since = 0.0  # nothing of it has
 
 
 class Http2Session:
@@ -147,6 +149,8 @@ class Http2Session:
         self._size = 0  # of them
         self._began: set[int] = set()  # streams whose message has begun
         self._outgoing: dict[int, _Outgoing] = {}
+        self.waiting = 0  # bytes, on all streams together
+        self._moved_at = 0.0  # some of them
         self._until, self._resets, self._controls = 0.0, 0, 0
         self._continuations = self._empty = 0
         self._failed = ""
@@ -234,8 +238,26 @@ class Http2Session:
             return 0
         out.data.append(data)
         out.size += len(data)
+        self.waiting += len(data)
         self._go_on(stream, out)
         return out.size
+
+    def untaken(self, now: float, for_s: float, *, excused: bool) -> list[int]:
+        """Streams on which something waits and nothing has gone for so long. One with an open window may wait for
+        others that move. To be called now and then; `excused`: what has gone before is on its way to the peer."""
+        outgoing = self._outgoing.items()
+        if excused or any(out.moves for _, out in outgoing):
+            self._moved_at = now
+        for _, out in outgoing:
+            if excused or out.moves or not out.size:
+                out.moves, out.since = False, now
+        waits_for_others = now - self._moved_at < for_s
+        late = [stream for stream, out in outgoing if now - out.since >= for_s]
+        return [stream for stream in late if not (waits_for_others and self._has_window(stream))]
+
+    def _has_window(self, stream: int) -> bool:
+        window: int = self._lib.nghttp2_session_get_stream_remote_window_size(self._session, stream)
+        return window > 0
 
     def finish(self, stream: int, trailers: tuple[Field, ...] = ()) -> None:
         out = self._outgoing.get(stream)
@@ -312,7 +334,8 @@ class Http2Session:
 
     def close_stream(self, stream: int, error: int) -> int:
         self._began.discard(stream)
-        self._outgoing.pop(stream, None)
+        out = self._outgoing.pop(stream, None)
+        self.waiting -= 0 if out is None else out.size
         self._user.on_closed(stream, error)
         return 0
 
@@ -332,7 +355,8 @@ class Http2Session:
             pieces.append(piece)
             size += len(piece)
         _ffi.memmove(into, b"".join(pieces), size)
-        before, out.size = out.size, out.size - size
+        before, out.size, out.moves = out.size, out.size - size, True
+        self.waiting -= size
         if not out.size and out.ended:
             out.sent = True
             flags[0] |= _EOF

@@ -15,6 +15,7 @@ from hawker.deferred import deferred
 from hawker.fair.connections import ConnectionTable
 from hawker.fair.round_robin import RoundRobin
 from hawker.http.message import CERTIFIED
+from hawker.http.untaken import UNTAKEN_S
 from hawker.ids import NODE_DOMAIN
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ else:
 HEAD_S = 15.0
 HEAD_BYTES = 64 * 1024
 PIPELINED = 16
-UNTAKEN_S = 60.0  # that a client may leave an answer lying
 UNREAD_PER_S = 256 * 1024  # bytes of a body that nobody reads, because its request is answered
 _PIECE = 16 * 1024
 _ENDS = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\n"

@@ -1,0 +1,105 @@
+"""Clients that leave their answers lying: since when one has taken nothing, and how much may wait for one of HTTP/2.
+
+Progress is what the client's kernel acknowledges: the kernel here keeps megabytes, for which a slow line takes minutes,
+and an answer to a probe of it says nothing. Few connections are looked at, and each of them seldom.
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Protocol
+
+UNTAKEN_S, CROWDED_S = 60.0, 15.0
+"""So long may nothing be taken: of a connection or a stream; of a stream that holds up the others of its connection."""
+CROWD_BYTES, ROOM_BYTES = 1 << 20, 768 << 10
+"""So much may wait for one client of HTTP/2 on all of its streams; then nothing is added until it is less again."""
+_LOOK_S = 5.0
+_TCP_INFO = struct.Struct("=24xI92xQ16xI")  # of `tcp_info`: packets under way, bytes acknowledged, bytes not sent yet
+
+
+class Untaken:
+    """Of one connection."""
+
+    __slots__ = ("_acknowledged", "_buffered", "_look_at", "_since", "on_its_way")
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """It takes what there is."""
+        self._acknowledged, self._buffered, self._since, self._look_at = -1, 0, 0.0, 0.0
+        self.on_its_way = False  # something was written that has not come there, at the last look
+
+    def too_long(self, transport: asyncio.Transport, now: float) -> bool:
+        """To be called now and then while something waits for it."""
+        if now < self._look_at:
+            return False
+        self._look_at, buffered = now + _LOOK_S, transport.get_write_buffer_size()
+        acknowledged, unacknowledged = _told(transport)
+        self.on_its_way = bool(buffered or unacknowledged)
+        if acknowledged > self._acknowledged or buffered < self._buffered or not self.on_its_way:
+            self._since = now
+        self._acknowledged, self._buffered = acknowledged, buffered
+        return now - self._since >= UNTAKEN_S
+
+
+def _told(transport: asyncio.Transport) -> tuple[int, int]:
+    """How many bytes the other end has acknowledged; not 0, if there are some that it has not."""
+    connection = transport.get_extra_info("socket")
+    told = b""
+    if connection is not None:
+        with suppress(OSError):  # it has ended already
+            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+    if len(told) != _TCP_INFO.size:  # what the process keeps itself must do
+        return 0, 0
+    under_way, acknowledged, unsent = _TCP_INFO.unpack(told)
+    return acknowledged, under_way + unsent
+
+
+class Choked(Protocol):
+    """Who may have to wait before more is sent."""
+
+    def tell_room(self) -> None:
+        """Whether that is so may have changed."""
+
+
+class Waiting(Protocol):
+    """What waits to be sent in a session of HTTP/2."""
+
+    waiting: int
+
+    def untaken(self, now: float, for_s: float, *, excused: bool) -> list[int]:
+        """Streams on which something waits and nothing has gone for so long."""
+
+
+class UntakenStreams:
+    """Of a connection of HTTP/2. While too much waits on its `streams` together they are `crowded`."""
+
+    def __init__(self, session: Waiting, streams: Mapping[int, Choked]) -> None:
+        self._session = session
+        self._streams = streams
+        self._connection = Untaken()
+        self.crowded = False
+
+    def count(self) -> None:
+        """To be called when something was sent, or has gone."""
+        crowded = self._session.waiting > (ROOM_BYTES if self.crowded else CROWD_BYTES)
+        if crowded is not self.crowded:
+            self.crowded = crowded
+            for stream in list(self._streams.values()):
+                stream.tell_room()
+
+    def too_long(self, transport: asyncio.Transport, now: float, *, blocked: bool) -> bool:
+        """To be called now and then: whether the client takes nothing at all. `blocked`: of what was written it takes
+        no more."""
+        if blocked or self._session.waiting or transport.is_closing():
+            return self._connection.too_long(transport, now)
+        self._connection.forget()
+        return False
+
+    def streams(self, now: float, *, blocked: bool) -> list[int]:
+        """To be called after that: those that the client leaves lying, while it could take of them."""
+        patience_s = CROWDED_S if self.crowded else UNTAKEN_S
+        return self._session.untaken(now, patience_s, excused=blocked or self._connection.on_its_way)

@@ -1,0 +1,76 @@
+"""Clients that leave their answers lying: what counts as progress, and who is excused."""
+
+import asyncio
+import struct
+from unittest.mock import Mock
+
+import pytest
+
+from hawker.http.untaken import CROWD_BYTES, CROWDED_S, ROOM_BYTES, UNTAKEN_S, Untaken, UntakenStreams
+
+NOTHING_MOVES = [(0.0, 100, 50), (30.0, 100, 50), (50.0, 100, 50), (60.0, 100, 50)]
+
+
+def transport(buffered: int, told: bytes | None) -> Mock:
+    made = Mock(spec=asyncio.Transport)
+    made.get_write_buffer_size.return_value = buffered
+    made.get_extra_info.return_value = None if told is None else Mock(getsockopt=lambda *of: told)
+    return made
+
+
+def told(acknowledged: int, under_way: int = 3) -> bytes:
+    """As the kernel writes its `tcp_info`."""
+    return struct.pack("=24xI92xQ16xI", under_way, acknowledged, 0)
+
+
+@pytest.mark.parametrize(
+    ("looks", "late"),
+    [
+        (NOTHING_MOVES, True),
+        ([*NOTHING_MOVES[:-1], (60.0, 101, 50)], False),
+        ([*NOTHING_MOVES[:-1], (60.0, 100, 49)], False),
+        ([*NOTHING_MOVES[:-1], (60.0, 100, 51)], True),
+        ([*NOTHING_MOVES[:2], (50.0, 101, 50), (109.0, 101, 50)], False),
+        ([*NOTHING_MOVES[:2], (50.0, 101, 50), (110.0, 101, 50)], True),
+    ],
+)
+def test_progress_is_what_the_client_acknowledges_or_the_kernel_takes(
+    looks: list[tuple[float, int, int]], late: bool
+) -> None:
+    untaken = Untaken()
+    found = [untaken.too_long(transport(buffered, told(taken)), now) for now, taken, buffered in looks]
+    assert found == [False] * (len(looks) - 1) + [late]
+
+
+@pytest.mark.parametrize("said", [None, b"old"])
+def test_progress_without_a_kernel_that_tells_is_what_leaves_the_buffer(said: bytes | None) -> None:
+    untaken = Untaken()
+    assert [untaken.too_long(transport(*of), now) for now, of in ((0.0, (9, said)), (61.0, (8, said)))] == [False] * 2
+    assert untaken.too_long(transport(8, said), 61.0 + UNTAKEN_S)
+
+
+def test_client_to_which_nothing_is_on_its_way_is_waited_for() -> None:
+    untaken = Untaken()
+    assert not untaken.too_long(transport(0, told(5)), 0.0) and untaken.on_its_way
+    assert not untaken.too_long(transport(0, told(5, under_way=0)), 90.0) and not untaken.on_its_way
+    assert not untaken.too_long(transport(0, told(5)), 100.0)
+
+
+def test_streams_are_told_when_they_hold_too_much_and_when_that_is_over() -> None:
+    session, stream = Mock(waiting=CROWD_BYTES), Mock()
+    streams = UntakenStreams(session, {1: stream})
+    told_so = []
+    for waiting in (CROWD_BYTES, CROWD_BYTES + 1, ROOM_BYTES + 1, ROOM_BYTES):
+        session.waiting = waiting
+        streams.count()
+        told_so.append((streams.crowded, stream.tell_room.call_count))
+    assert told_so == [(False, 0), (True, 1), (True, 1), (False, 2)]
+
+
+def test_streams_that_hold_up_others_are_waited_for_less_long() -> None:
+    session = Mock(waiting=CROWD_BYTES + 1)
+    streams = UntakenStreams(session, {})
+    for patience_s in (UNTAKEN_S, CROWDED_S):
+        streams.streams(5.0, blocked=False)
+        session.untaken.assert_called_with(5.0, patience_s, excused=False)
+        streams.count()
