@@ -130,10 +130,10 @@ class Prison:
         return end
 
     async def begin(self, script: str, wish: With = PLAIN) -> int:
-        """Start one that says "ready" at some time, and wait for that; the keeper's pid."""
+        """Start one that says "ready" at some time, and wait for the whole line; the keeper's pid."""
         run = self.run(wish.machine_id)
         keeper = await self.launch(python(script), replace(wish, grants=(*wish.grants, *python_grants())))
-        await eventually(lambda: b"ready" in self.jail.console(run) or self.jail.ended(run))
+        await eventually(lambda: b"ready\n" in self.jail.console(run) or self.jail.ended(run))
         return keeper
 
     async def script(self, script: str, wish: With = PLAIN) -> VmmEnd:
