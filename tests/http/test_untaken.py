@@ -57,7 +57,7 @@ def test_client_to_which_nothing_is_on_its_way_is_waited_for() -> None:
 
 
 def test_streams_are_told_when_they_hold_too_much_and_when_that_is_over() -> None:
-    session, stream = Mock(waiting=CROWD_BYTES), Mock()
+    session, stream = Mock(waiting=CROWD_BYTES, waits=Mock(return_value=1)), Mock()
     streams = UntakenStreams(session, {1: stream})
     told_so = []
     for waiting in (CROWD_BYTES, CROWD_BYTES + 1, ROOM_BYTES + 1, ROOM_BYTES):
@@ -65,6 +65,55 @@ def test_streams_are_told_when_they_hold_too_much_and_when_that_is_over() -> Non
         streams.count()
         told_so.append((streams.crowded, stream.tell_room.call_count))
     assert told_so == [(False, 0), (True, 1), (True, 1), (False, 2)]
+
+
+class PlayedSession:
+    """Of streams whose machines have more than anybody takes; `wants` says of which."""
+
+    def __init__(self, wants: dict[int, int]) -> None:
+        self.wants, self.size = wants, dict.fromkeys(wants, 0)
+        self.untaken_streams = UntakenStreams(self, {each: PlayedStream(self, each) for each in wants})
+
+    @property
+    def waiting(self) -> int:
+        return sum(self.size.values())
+
+    def waits(self, stream: int) -> int:
+        return self.size[stream]
+
+    def untaken(self, now: float, for_s: float, *, excused: bool) -> list[int]:
+        return []
+
+    def send(self) -> None:
+        """16 KiB of each stream by turns, as the library does."""
+        for stream, size in self.size.items():
+            self.size[stream] = max(0, size - (16 << 10))
+        self.untaken_streams.count()
+
+
+class PlayedStream:
+    def __init__(self, session: PlayedSession, number: int) -> None:
+        self.session, self.number = session, number
+
+    def tell_room(self) -> None:
+        """Its machine writes at once, in pieces, while it may."""
+        session, number = self.session, self.number
+        while not session.untaken_streams.crowded and session.size[number] < 256 << 10 and session.wants[number]:
+            piece = min(64 << 10, session.wants[number])
+            session.wants[number] -= piece
+            session.size[number] += piece
+            session.untaken_streams.count()
+
+
+def test_small_answer_has_its_turn_beside_any_number_of_large_ones() -> None:
+    session = PlayedSession({**dict.fromkeys(range(10), 1 << 40), 10: 1000})
+    session.untaken_streams.count()
+    for stream in range(10):
+        session.untaken_streams._streams[stream].tell_room()
+    assert session.untaken_streams.crowded and session.wants[10]
+    for _ in range(20):
+        session.send()
+    assert not session.wants[10] and session.waiting <= CROWD_BYTES + (64 << 10)
 
 
 def test_streams_that_hold_up_others_are_waited_for_less_long() -> None:

@@ -372,7 +372,7 @@ class HopDialer:
             caller.probe(lasting=False)
         callers, transport = self._free.setdefault(place, []), caller.line.transport
         if transport is not None and transport.get_write_buffer_size() > _UNSENT_BYTES:
-            caller.give_up()  # whoever has it next would not be told that it is full
+            caller.line.close()  # once all has gone: whoever had it next would not be told that it is full
         elif len(callers) < _FREE_OF_GATE and caller.line.is_free and not (self._done and place.is_beside):
             caller.free_since = self._now()
             callers.append(caller)

@@ -200,6 +200,11 @@ class Http2Session:
             taken += size
         return b"".join(out)
 
+    def waits(self, stream: int) -> int:
+        """So many bytes of it have not gone."""
+        out = self._outgoing.get(stream)
+        return 0 if out is None else out.size
+
     def has_sent(self, stream: int) -> bool:
         """The whole message of this end is in what `take` gave."""
         out = self._outgoing.get(stream)

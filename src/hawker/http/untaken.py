@@ -68,7 +68,11 @@ class Choked(Protocol):
 class Waiting(Protocol):
     """What waits to be sent in a session of HTTP/2."""
 
-    waiting: int
+    @property
+    def waiting(self) -> int: ...
+
+    def waits(self, stream: int) -> int:
+        """So many bytes on this stream."""
 
     def untaken(self, now: float, for_s: float, *, excused: bool) -> list[int]:
         """Streams on which something waits and nothing has gone for so long."""
@@ -84,12 +88,14 @@ class UntakenStreams:
         self.crowded = False
 
     def count(self) -> None:
-        """To be called when something was sent, or has gone."""
+        """To be called when something was sent, or has gone. Who has the least waiting hears first of room: the others
+        would take all of it again and again."""
         crowded = self._session.waiting > (ROOM_BYTES if self.crowded else CROWD_BYTES)
         if crowded is not self.crowded:
             self.crowded = crowded
-            for stream in list(self._streams.values()):
-                stream.tell_room()
+            for number in sorted(self._streams, key=self._session.waits):
+                if (stream := self._streams.get(number)) is not None:
+                    stream.tell_room()
 
     def too_long(self, transport: asyncio.Transport, now: float, *, blocked: bool) -> bool:
         """To be called now and then: whether the client takes nothing at all. `blocked`: of what was written it takes
