@@ -20,7 +20,7 @@ ELSEWHERE: tuple[str, ...] = (
         for flow in (
             *("create", "start", "stop", "suspend", "memory", "restart", "update", "destroy"),
             *("volume_create", "volume_extend", "volume_destroy"),
-            *("volume_snapshot", "volume_restore", "volume_fork", "volume_backup"),
+            *("volume_snapshot", "volume_restore", "volume_fetch", "volume_fork", "volume_backup"),
         )
         for edge in ("before", "after")
     ),

@@ -13,7 +13,7 @@ from hawker.up.wiring import NODE_FLOWS
 from tests.worker.hourglass import in_virtual_time
 
 
-@pytest.mark.parametrize("flow", ["volume_snapshot", "volume_restore", "volume_fork"])
+@pytest.mark.parametrize("flow", ["volume_snapshot", "volume_restore", "volume_fetch", "volume_fork"])
 def test_each_flow_of_copies_has_a_scenario_that_is_about_it(flow: str) -> None:
     places = {place for place in declared() if place.startswith(f"{flow}.")}
     about = {place for scenario in SCENARIOS if scenario.flow == flow for place in places if scenario.is_about(place)}

@@ -77,9 +77,22 @@ async def test_restore_of_a_large_backup_may_take_many_hours(shelf: Shelf) -> No
     assert shelf.volume(restored.id).state is VolumeState.RESTORING
     held.set()
     await eventually(clock, lambda: shelf.volume(restored.id).state is VolumeState.CREATED, 60)
-    [run] = shelf.worker.parts.runner.list(flow="volume_restore")
+    [run] = shelf.worker.parts.runner.list(flow="volume_fetch")
     steps = [(each.step, each.attempt) for each in shelf.worker.parts.runner.history(run.run_id)]
     assert steps == [("prepare", 1), ("fill", 1), ("fit", 1)]
+
+
+async def test_restores_of_backups_hold_up_no_snapshot_and_no_fork(shelf: Shelf) -> None:
+    held, source = anyio.Event(), await shelf.written()
+    backup = await saved(shelf, source)
+    shelf.world.copies.held = held
+    restored = [(await shelf.create(f"again{number}", backup=backup.backup)).id for number in range(3)]
+    await shelf.taken(source)
+    assert (await shelf.create("branch", source_volume_id=source)).state == "created"
+    assert {shelf.volume(each).state for each in restored} == {VolumeState.RESTORING}
+    held.set()
+    await shelf.worker.at_rest(every_s=1.0)
+    assert [shelf.content(each) for each in restored] == [1, 1, 1]
 
 
 async def test_runs_that_sent_backups_are_forgotten_with_their_volume(shelf: Shelf) -> None:
@@ -195,7 +208,7 @@ async def test_a_daemon_that_dies_in_a_restore_finishes_it_in_its_next_life(stal
         await worker.app()
         shelf = Shelf(stall, worker)
         backup = await saved(shelf, await shelf.written())
-    stall.crash_points.burns_in = "volume_restore.fill after"
+    stall.crash_points.burns_in = "volume_fetch.fill after"
     with pytest.raises(Death):
         async with stall.open() as worker:
             await Shelf(stall, worker).create("again", backup=backup.backup)

@@ -113,6 +113,11 @@ async def with_snapshot(context: ScenarioContext) -> MachineId:
     return machine_id
 
 
+async def with_backup(context: ScenarioContext) -> MachineId:
+    """A machine that runs with a volume, of which there is a backup."""
+    return await back_up(context, await running_with_volume(context))
+
+
 async def off_with_damaged_volume(context: ScenarioContext) -> MachineId:
     """Whatever is made from it cannot be mounted."""
     machine_id = await off_with_volume(context)
@@ -158,6 +163,14 @@ async def restore_snapshot(context: ScenarioContext, machine_id: MachineId | Non
     return machine_id
 
 
+async def restore_backup(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    assert machine_id is not None
+    source, app = await _source(context), AppParams(app_name=context.customer.app)
+    kept = await context.customer.client.call(LIST_BACKUPS, params=app)
+    await _copy(context, backup=next(each.backup for each in kept if each.volume == source))
+    return machine_id
+
+
 async def fork_volume(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
     await _copy(context, source_volume_id=await _source(context))
@@ -172,14 +185,22 @@ async def fork_in_vain(context: ScenarioContext, machine_id: MachineId | None) -
 
 
 async def _copy(
-    context: ScenarioContext, *, snapshot_id: str | None = None, source_volume_id: str | None = None
+    context: ScenarioContext,
+    *,
+    snapshot_id: str | None = None,
+    source_volume_id: str | None = None,
+    backup: str | None = None,
 ) -> None:
     """Unless it is there, or being made."""
     params, name = AppParams(app_name=context.customer.app), named(f"{context.key} copy")
     listed = (await context.customer.client.call(LIST_VOLUMES, params=params)).items
     if not any(volume.name == name for volume in listed):
         body = CreateVolumeRequest(
-            name=name, snapshot_id=snapshot_id, source_volume_id=source_volume_id, auto_backup_enabled=False
+            name=name,
+            snapshot_id=snapshot_id,
+            source_volume_id=source_volume_id,
+            backup=backup,
+            auto_backup_enabled=False,
         )
         await context.customer.client.call(CREATE_VOLUME, params=params, body=body)
 

@@ -4,6 +4,8 @@ This is the one place that names them, beside `threads.Pool`. `scripts/docs.py` 
 refuses a pool, a queue or a limiter that is made anywhere else.
 """
 
+import msgspec
+
 from hawker.fair.threads import Pool
 from hawker.fair.turns import Share
 from hawker.value_object import ValueObject
@@ -328,6 +330,8 @@ BACKUPS = Share(
 )
 """Each has three segments of 16 MiB of its volume in memory."""
 
+RESTORES = msgspec.structs.replace(BACKUPS, name="restores of backups", over="the restore waits for its turn")
+
 
 class BoundElsewhere(ValueObject, frozen=True, kw_only=True):
     """A shared resource that is no number of slots, in words."""
@@ -374,6 +378,7 @@ SHARES = (
     UPLOADS,
     copies(USUAL_COPIES),
     BACKUPS,
+    RESTORES,
     GRAPHQL_OPERATIONS,
     EXECS,
     DNS_FORWARDS,

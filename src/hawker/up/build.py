@@ -15,7 +15,7 @@ from hawker.clock import Clock
 from hawker.cluster import peer_hosts, read_cluster
 from hawker.deferred import deferred
 from hawker.fair.sessions import SessionAtNeed
-from hawker.fair.table import BACKUPS, copies, pulls
+from hawker.fair.table import BACKUPS, RESTORES, copies, pulls
 from hawker.fair.threads import Pool, in_thread
 from hawker.feed import edge_version
 from hawker.fsm.runner import Runner
@@ -379,13 +379,13 @@ def parts_of(
 ) -> AssembledWorker:
     settings, disk = deps.settings, PromisedDisk(Place(deps.settings.data_dir))
     room = Room(settings, facts, disk)
-    shares = {"pulls": pulls(settings.parallel_pulls), "copies": copies(PARALLEL_COPIES), "backups": BACKUPS}
+    shares = {"pulls": pulls(settings.parallel_pulls), "copies": copies(PARALLEL_COPIES)}
     runner = Runner(
         deps.store,
         NODE_FLOWS,
         deps,
         deps.clock,
-        queues={**shares, "snapshots": 1},
+        queues={**shares, "backups": BACKUPS, "restores": RESTORES, "snapshots": 1},
         owner_of=RunOwners(deps.store),
         epoch=facts.boot_id,
         keep_runs=settings.runs_kept,

@@ -14,14 +14,14 @@ from hawker.log import bind
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.volume.disks import Backups
-from hawker.volume.flows import VOLUME_BACKUP, VOLUME_RESTORE
+from hawker.volume.flows import VOLUME_BACKUP, VOLUME_FETCH, VOLUME_RESTORE
 
 LOOKS = 60
 """It looks once in so many looks of the reconciler: once an hour."""
 
 LONGEST_REST_S = 60.0
 _REST_S = 5.0
-_BETTER = frozenset({VOLUME_BACKUP.name, VOLUME_RESTORE.name})
+_BETTER = frozenset({VOLUME_BACKUP.name, VOLUME_FETCH.name, VOLUME_RESTORE.name})
 
 _log = bind("hawker.keeper")
 

@@ -20,7 +20,7 @@ from hawker.record.app import org_of
 from hawker.record.volume import GB, VolumeRecord, backup_resource
 from hawker.store.contract import Store, Tx
 from hawker.volume.disks import Backups, check_room
-from hawker.volume.flows import VOLUME_BACKUP, VOLUME_RESTORE, SendBackup
+from hawker.volume.flows import VOLUME_BACKUP, VOLUME_FETCH, SendBackup
 from hawker.volume.operations import Volumes
 from hawker.volume.restore import VolumeOrigin
 from hawker.volume.snapshots import Snapshots
@@ -122,4 +122,4 @@ class VolumeBackups:
             key=origin.key,
             guest_written=origin.guest_written,
         )
-        return await self._volumes.create(filled, VOLUME_RESTORE)
+        return await self._volumes.create(filled, VOLUME_FETCH)

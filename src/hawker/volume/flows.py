@@ -167,8 +167,8 @@ VOLUME_DESTROY = Flow(
 )
 
 
-# Flows that make a volume from what there is: `volume_restore` from a snapshot or a backup, `volume_fork` from another
-# volume.
+# Flows that make a volume from what there is: `volume_restore` from a snapshot, `volume_fetch` from a backup,
+# `volume_fork` from another volume.
 # As with an empty one, its file is published whole. The copy shares what it can with where it is from, is made as
 # large as it was ordered, and from then on has nothing to do with it.
 
@@ -232,11 +232,15 @@ _FILL = Step(
 )
 _FIT = Step("fit", fit, timeout_s=1800, backoff=PATIENT, points=("enlarged", "checked", "mounted", "grown"))
 
-_FETCH = msgspec.structs.replace(_FILL, timeout_s=86_400)
-"""A backup comes over the network, and each try begins at its first byte: it has as long as it had to be sent."""
+_FETCH = msgspec.structs.replace(_FILL, timeout_s=86_400, queue="restores")
+"""A backup comes over the network, and each try begins at its first byte: it has as long as it had to be sent, and
+nobody's snapshot or fork waits for its slot."""
 
 VOLUME_RESTORE = Flow(
-    name="volume_restore", input=VolumeInput, steps=(Step("prepare", prepare_restore), _FETCH, _FIT), on_end=take_back
+    name="volume_restore", input=VolumeInput, steps=(Step("prepare", prepare_restore), _FILL, _FIT), on_end=take_back
+)
+VOLUME_FETCH = Flow(
+    name="volume_fetch", input=VolumeInput, steps=(Step("prepare", prepare_restore), _FETCH, _FIT), on_end=take_back
 )
 VOLUME_FORK = Flow(
     name="volume_fork", input=VolumeInput, steps=(Step("prepare", prepare_fork), _FILL, _FIT), on_end=take_back

@@ -10,7 +10,7 @@ import pytest
 from hawker.ids import MachineId, VolumeId
 from hawker.machine import State
 from hawker.record.machine import MACHINES
-from hawker.record.volume import GONE_VOLUMES, VOLUMES, Fstype, VolumeRecord, VolumeState
+from hawker.record.volume import GONE_VOLUMES, VOLUMES, Fstype, VolumeRecord, VolumeState, volume_resource
 from hawker.sim.node.fake_volumes import FakeVolume
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
@@ -132,6 +132,16 @@ async def test_a_copy_under_way_without_a_run_is_begun_again(
     assert (Kind.FORSAKEN_VOLUME, volume.id) in await repaired(worker)
     record = worker.store.get(VOLUMES, volume.id)
     assert record is not None and record.state is becomes and stall.disks.made[record.id] == 1
+    check_at_rest(stall)
+
+
+async def test_a_restore_of_a_backup_without_a_run_is_begun_again_as_one(worker: SimWorker, stall: MemoryWorld) -> None:
+    volume = await worker.volume("data", size_gb=1)
+    backup = f"personal/shop/{volume.id}/20261123T161500Z-aaaa"
+    await changed(worker, volume.id, state=VolumeState.RESTORING, source_backup=backup)
+    assert (Kind.FORSAKEN_VOLUME, volume.id) in await repaired(worker)
+    flows = [run.flow for run in worker.parts.runner.list(resource=volume_resource(VolumeId(volume.id)))]
+    assert flows == ["volume_fetch", "volume_create"] and stall.disks.made[VolumeId(volume.id)] == 1
     check_at_rest(stall)
 
 

@@ -289,7 +289,7 @@ class SimWorld(ABC):
             flows,
             deps,
             self.clock,
-            queues={"pulls": 3, "copies": 2, "backups": 2, "snapshots": 1},
+            queues={"pulls": 3, "copies": 2, "backups": 2, "restores": 2, "snapshots": 1},
             epoch=f"boot {self.boots}",
         )
         metrics = build_metrics("sim")

@@ -20,7 +20,15 @@ from hawker.store.contract import Reader, Store, Tx
 from hawker.value_object import ValueObject
 from hawker.volume.attachment import attached_to, volume_id_of
 from hawker.volume.disks import Disks, disk_of
-from hawker.volume.flows import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND, VOLUME_FORK, VOLUME_RESTORE, VolumeInput
+from hawker.volume.flows import (
+    VOLUME_CREATE,
+    VOLUME_DESTROY,
+    VOLUME_EXTEND,
+    VOLUME_FETCH,
+    VOLUME_FORK,
+    VOLUME_RESTORE,
+    VolumeInput,
+)
 from hawker.worker.lifecycle.start import runs
 from hawker.worker.lifecycle.stop import REST, Rest
 from hawker.worker.reconcile.findings import Finding, Kind
@@ -34,7 +42,12 @@ _BEGUN_BY: Mapping[VolumeState, Flow[Any]] = {
     VolumeState.EXTENDING: VOLUME_EXTEND,
     VolumeState.DESTROYED: VOLUME_DESTROY,
 }
-"""What is under way at a volume in a state that is no rest."""
+"""What is under way at a volume in a state that is no rest, unless it is filled from a backup."""
+
+
+def _begun_by(record: VolumeRecord) -> Flow[Any]:
+    is_fetched = record.state is VolumeState.RESTORING and record.source_backup is not None
+    return VOLUME_FETCH if is_fetched else _BEGUN_BY[record.state]
 
 
 class _Listed(ValueObject, frozen=True):
@@ -129,7 +142,7 @@ class VolumeRepairs:
         record = tx.get(VOLUMES, volume_id)
         if record is None or record.state in _RESTS or _has_run(tx, volume_id):
             return
-        self._runner.accept(tx, _BEGUN_BY[record.state], volume_resource(volume_id), VolumeInput())
+        self._runner.accept(tx, _begun_by(record), volume_resource(volume_id), VolumeInput())
 
     async def _unmount(self, volume_id: VolumeId) -> None:
         """That of a machine by a run of the machine, so that its next launch waits for it."""
