@@ -1,5 +1,8 @@
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 
 import apsw
 import pytest
@@ -262,6 +265,36 @@ def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
                 target.install(file, digest_of(packed))
     assert said(target, put(1, 1, B)).version == 1
     assert [*tmp_path.glob("*.installing*")] == []
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """What is written beyond it fails, as on a full disk."""
+    before = getrlimit(RLIMIT_FSIZE)
+    setrlimit(RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        setrlimit(RLIMIT_FSIZE, before)
+
+
+def test_snapshot_that_the_disk_does_not_take_leaves_it_no_file(tmp_path: Path) -> None:
+    owner, target = opened(tmp_path), opened(tmp_path, B)
+    said(owner, put(1, 10))
+    snapshot = owner.snapshot(tmp_path / "snapshot")
+    assert snapshot.size_bytes < 16_384
+    with largest_file(16_384), pytest.raises(OSError, match="too large"):
+        target.install(tmp_path / "snapshot", snapshot.digest)
+    assert [*tmp_path.glob("*.installing*")] == []
+    target.install(tmp_path / "snapshot", snapshot.digest)
+    assert rows(target) == rows(owner)
+
+
+def test_snapshot_half_unpacked_when_the_daemon_died_is_removed_by_the_next(tmp_path: Path) -> None:
+    left = tmp_path / f"{B}.db.installing"
+    left.write_bytes(b"half")
+    opened(tmp_path, B)
+    assert not left.exists()
 
 
 def digest_of(raw: bytes) -> str:

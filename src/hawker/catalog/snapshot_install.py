@@ -7,7 +7,7 @@ import hashlib
 import heapq
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -129,23 +129,26 @@ class Draft:
 
     def close(self) -> None:
         self._connection.close(True)
-        self.path.unlink(missing_ok=True)
 
 
 @contextmanager
 def opened(file: Path, digest: str, path: Path) -> Iterator[Draft]:
-    """`file` as it came, unpacked at `path` for as long as the block lasts. Raises `SnapshotRefused`."""
+    """`file` as it came, unpacked at `path` for as long as the block lasts. Raises `SnapshotRefused`, and `OSError` for
+    a disk that does not take it, which gets back what was written."""
     path.unlink(missing_ok=True)
     try:
-        _unpack(file, digest, path)
-        draft = Draft(path)
-    except (apsw.Error, zstandard.ZstdError, ValueError, TypeError) as error:
-        path.unlink(missing_ok=True)
-        raise SnapshotRefused(f"the snapshot is damaged: {error}") from error
-    try:
-        yield draft
+        with closing(_drafted(file, digest, path)) as draft:
+            yield draft
     finally:
-        draft.close()
+        path.unlink(missing_ok=True)
+
+
+def _drafted(file: Path, digest: str, path: Path) -> Draft:
+    try:
+        _unpack(file, digest, path)
+        return Draft(path)
+    except (apsw.Error, zstandard.ZstdError, ValueError, TypeError) as error:
+        raise SnapshotRefused(f"the snapshot is damaged: {error}") from error
 
 
 def is_further(theirs: StreamState, ours: StreamState | None) -> bool:

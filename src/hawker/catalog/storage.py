@@ -58,6 +58,8 @@ class SqliteStorage:
         self, path: Path, node: NodeId, clock: Clock, schemas: Sequence[str] = (), *, boot: Callable[[], str] = boot_id
     ) -> None:
         self._path, self._node, self._clock = path, node, clock
+        self._installing = path.with_name(f"{path.name}.installing")
+        self._installing.unlink(missing_ok=True)  # of a daemon that died with it
         self._lock = RLock()
         self._database = Database(path)
         self._connection = self._database.connection
@@ -287,8 +289,8 @@ class SqliteStorage:
 
     def install(self, file: Path, digest: str) -> Touched:
         """Take what a snapshot knows more. Blocks for long: call it in a thread; between two streams others go on.
-        Raises `SnapshotRefused`."""
-        with opened(file, digest, self._path.with_name(f"{self._path.name}.installing")) as draft:
+        Raises `SnapshotRefused`, `OSError` when the disk does not take it."""
+        with opened(file, digest, self._installing) as draft:
             with self._lock:
                 self._connection.execute("ATTACH ? AS draft", (f"file:{quote(str(draft.path))}?mode=ro",))
             try:
