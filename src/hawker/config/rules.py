@@ -1,5 +1,6 @@
 """What a config must satisfy beyond its shape. Pure: each rule yields complaints that open with the field's path."""
 
+import posixpath
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
@@ -15,7 +16,6 @@ from hawker.config.process_rules import (
     env_complaints,
     files_complaints,
     image_complaints,
-    plain_path,
     restart_complaints,
     run_complaints,
     stop_complaints,
@@ -281,11 +281,16 @@ def _path(mount: Mount) -> Iterator[str]:
     if not path.startswith("/") or not path.isprintable() or len(path) > MAX_PATH_CHARS:
         yield f"path must be an absolute path of at most {MAX_PATH_CHARS} characters, not {path!r:.80}"
         return
-    plain = plain_path(path)
+    plain = _plain(path)
     if ".." in path.split("/") or plain == "/":
         yield f"path must be below the root and without .., not {path!r:.80}"
     if any(plain == taken or plain.startswith(f"{taken}/") for taken in PLATFORM_PATHS):
         yield f"path {path!r:.80} is the platform's: {', '.join(PLATFORM_PATHS)} cannot be mounted over"
+
+
+def _plain(path: str) -> str:
+    """An absolute path as Linux reads it where nothing is a link: two slashes in front, which POSIX keeps, are one."""
+    return "/" + posixpath.normpath(path).lstrip("/")
 
 
 def _growth(mount: Mount) -> Iterator[str]:
