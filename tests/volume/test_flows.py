@@ -161,12 +161,41 @@ async def test_fork_that_is_in_use_outlives_an_abort_of_what_makes_it_larger(
         await worker.parts.runner.wait(run.run_id, 60)
         assert shelf.content(fork) == 2
         if is_deleted:
-            assert (await shelf.undelete(fork)).state == "created"
-            return
-        assert shelf.volume(fork).state is VolumeState.HYDRATING and shelf.volume(fork).machine == machine_id
+            assert (await shelf.undelete(fork)).state == "extending"
+        else:
+            assert shelf.volume(fork).state is VolumeState.HYDRATING and shelf.volume(fork).machine == machine_id
         await eventually(stall.clock, lambda: shelf.volume(fork).state is VolumeState.CREATED, 2 * LOOKS_EVERY_S)
         assert stall.disks.files[fork].filesystem_bytes == 2 << 30 and stall.disks.made[fork] == 1
         check_at_rest(stall)
+
+
+async def test_snapshot_of_a_fork_that_could_not_be_made_larger_has_the_size_of_its_file(stall: MemoryWorld) -> None:
+    fork = await fork_in_use(stall)
+    stall.disks.troubles += [ScriptedFailure("grow", after=False)] * 20
+    async with stall.open() as worker:
+        shelf = Shelf(stall, worker)
+        snapshot_id = await shelf.snapshot(fork)
+        [run] = [run for run in worker.parts.runner.list(active=True) if run.flow == "volume_fork"]
+        await worker.parts.runner.abort(run.run_id)
+        stall.disks.troubles.clear()
+        await eventually(stall.clock, lambda: shelf.record(snapshot_id).status is SnapshotStatus.CREATED, 60)
+        assert shelf.record(snapshot_id).volume_gb == 1
+        restored = await shelf.create(name="again", snapshot_id=snapshot_id)
+        assert (restored.state, restored.size_gb, shelf.content(restored.id)) == ("created", 1, 1)
+        await eventually(stall.clock, lambda: shelf.volume(fork).state is VolumeState.CREATED, 2 * LOOKS_EVERY_S)
+        check_at_rest(stall)
+
+
+async def test_fork_taken_back_while_it_is_brought_to_its_size_is_whole_when_it_has_that(stall: MemoryWorld) -> None:
+    fork = await fork_in_use(stall)
+    stall.disks.troubles += [ScriptedFailure("grow", after=False)] * 5
+    async with stall.open() as worker:
+        shelf = Shelf(stall, worker)
+        await shelf.delete(fork)
+        assert (await shelf.undelete(fork)).state == "extending"
+        [run] = [run for run in worker.parts.runner.list(active=True) if run.flow == "volume_fork"]
+        await worker.parts.runner.wait(run.run_id, 600)
+        assert (shelf.volume(fork).state, shelf.volume(fork).made_gb) == (VolumeState.CREATED, 2)
 
 
 @pytest.mark.parametrize("edge", range(1, 12))

@@ -15,6 +15,7 @@ from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, Ou
 from hawker.fsm.run import error_of
 from hawker.ids import SnapshotId, VolumeId
 from hawker.record.volume import (
+    GB,
     GONE_SNAPSHOTS,
     IN_MAKING,
     SNAPSHOTS,
@@ -63,19 +64,23 @@ class VolumeInput(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing to say: the volume's record has it all."""
 
 
+_UNFINISHED = IN_MAKING | {VolumeState.HYDRATING, VolumeState.EXTENDING}
+
+
 async def make(context: Context[VolumeInput]) -> Outcome:
     """Have the file, with an empty filesystem."""
     record = volume_in(context)
     await disks_of(context).make(disk_of(record))
-    return Done(commit=lambda tx: made(tx, context))
+    return Done(commit=lambda tx: _made(tx, context, record, grown=True))
 
 
-def made(tx: Tx, context: Context[VolumeInput]) -> None:
-    """The file is whole and of its size."""
-    record = context.deps.volumes.get(tx, volume_id_in(context))
-    filled = record.state in IN_MAKING or record.state is VolumeState.HYDRATING
-    state = VolumeState.CREATED if filled else record.state
-    context.deps.volumes.change(tx, record, state=state, made_gb=record.size_gb)
+def _made(tx: Tx, context: Context[VolumeInput], seen: VolumeRecord, *, grown: bool) -> None:
+    """The file is whole and of the size that was seen, and its filesystem if it is `grown`. One that is to be larger by
+    now grows by the run that comes next."""
+    record = context.deps.volumes.get(tx, seen.id)
+    done = record.size_gb == seen.size_gb and record.state in _UNFINISHED
+    state = VolumeState.CREATED if done else record.state
+    context.deps.volumes.change(tx, record, state=state, made_gb=seen.size_gb, behind=not grown)
 
 
 async def unmake(context: Context[VolumeInput]) -> None:
@@ -99,15 +104,7 @@ async def grow(context: Context[VolumeInput]) -> Outcome:
     """File and filesystem, also while a machine writes to it."""
     record = volume_in(context)
     grown = await disks_of(context).grow(disk_of(record))
-    return Done(result=grown, commit=lambda tx: _grown(tx, context, record, grown))
-
-
-def _grown(tx: Tx, context: Context[VolumeInput], seen: VolumeRecord, grown: bool) -> None:
-    """Unless it is to grow further: then by the run that comes next."""
-    record = context.deps.volumes.get(tx, seen.id)
-    done = record.size_gb == seen.size_gb and record.state is VolumeState.EXTENDING
-    state = VolumeState.CREATED if done else record.state
-    context.deps.volumes.change(tx, record, state=state, made_gb=seen.size_gb, behind=not grown)
+    return Done(result=grown, commit=lambda tx: _made(tx, context, record, grown=grown))
 
 
 async def remove(context: Context[VolumeInput]) -> Outcome:
@@ -193,26 +190,21 @@ async def fill(context: Context[VolumeInput]) -> Outcome:
         return Done()
     assert record.source_volume is not None, "only a volume that is made from one of them has this flow"
     await copies.fork(record.source_volume, record.id)
-    return Done(commit=lambda tx: _turn(tx, context, VolumeState.HYDRATING))
+    made_gb = (await disks_of(context).size(record.id) or 0) // GB
+    return Done(commit=lambda tx: _turn(tx, context, VolumeState.HYDRATING, made_gb=made_gb))
 
 
 async def fit(context: Context[VolumeInput]) -> Outcome:
     """File and filesystem as large as ordered."""
     record = volume_in(context)
     grown = await disks_of(context).grow(disk_of(record))
-
-    def commit(tx: Tx) -> None:
-        made(tx, context)
-        if not grown:
-            context.deps.volumes.change(tx, context.deps.volumes.get(tx, record.id), behind=True)
-
-    return Done(commit=commit)
+    return Done(commit=lambda tx: _made(tx, context, record, grown=grown))
 
 
-def _turn(tx: Tx, context: Context[VolumeInput], state: VolumeState) -> None:
+def _turn(tx: Tx, context: Context[VolumeInput], state: VolumeState, **fields: object) -> None:
     record = context.deps.volumes.get(tx, volume_id_in(context))
     if record.state in IN_MAKING:
-        context.deps.volumes.change(tx, record, state=state)
+        context.deps.volumes.change(tx, record, state=state, **fields)
 
 
 def _copies(context: Context[VolumeInput]) -> Copies:

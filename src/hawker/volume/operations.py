@@ -342,13 +342,15 @@ class SoftDeletes:
         self._volumes = volumes
 
     async def undelete(self, app: AppName, volume_id: str) -> VolumeRecord:
-        """Raises `WrongState` when it was not deleted; one that is gone is `NotFound`."""
+        """What an interrupted run has left smaller than promised, the reconciler extends. Raises `WrongState` when it
+        was not deleted; one that is gone is `NotFound`."""
 
         def apply(tx: Tx) -> VolumeRecord:
             record = self._volume_table.find(tx, app, volume_id)
             if record.state not in _LEAVING:
                 raise WrongState(f"volume {volume_id} is {record.state}, so there is nothing to take back")
-            return self._volume_table.change(tx, record, state=VolumeState.CREATED, destroy_at=None)
+            state = VolumeState.EXTENDING if record.made_gb < record.size_gb else VolumeState.CREATED
+            return self._volume_table.change(tx, record, state=state, destroy_at=None)
 
         return await self._store.write(apply)
 
