@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from hawker.errors import NoRoom, Unavailable, WrongState
-from hawker.fsm.contract import Abort, Done, HandOff, Outcome, Resource, Step
+from hawker.fsm.contract import Abort, Backoff, Done, HandOff, Outcome, Resource, Step
 from hawker.fsm.run import State
 from hawker.store.memory_store import MemoryStore
 from tests.fsm.serving import (
@@ -14,10 +14,12 @@ from tests.fsm.serving import (
     Held,
     Job,
     accept,
+    carry_out,
     failing,
     flow,
     outcomes,
     run_once,
+    seen,
     serving,
     step,
     thing,
@@ -149,6 +151,42 @@ async def test_an_ended_child_is_not_run_again_when_its_parent_repeats_the_step(
     async with serving(store, *flows, notes=notes) as second:
         assert (await second.wait(run_id, DEADLINE_S)).result == "here"
     assert notes == ["fetch"]
+
+
+async def test_retry_of_a_failed_run_starts_a_new_child() -> None:
+    store, fetch = MemoryStore(), Step("fetch", failing(Abort(WrongState("not in the registry"))))
+    async with serving(store, flow("make", Step("image", pull_image)), flow("pull", fetch)) as runner:
+        failed = await carry_out(store, runner, "make")
+        await runner.retry(failed.run_id)
+        done = await runner.wait(failed.run_id, DEADLINE_S)
+        assert (failed.state, done.state) == (State.FAILED, State.DONE)
+        assert len(runner.list(flow="pull")) == 2 and len(done.children) == 1
+
+
+async def test_retry_of_a_stuck_undo_starts_a_new_child() -> None:
+    async def push_image(context: Ctx) -> None:
+        await context.child("push", IMAGE, Job())
+
+    store, push = MemoryStore(), flow("push", Step("send", failing(Abort(WrongState("no registry")))))
+    make = flow("make", Step("image", failing(Abort("never")), push_image, backoff=Backoff(attempts=1)))
+    async with serving(store, make, push) as runner:
+        run_id = await accept(store, runner, "make")
+        await seen(runner, run_id, State.STUCK)
+        await runner.retry(run_id)
+        assert (await runner.wait(run_id, DEADLINE_S)).error == "never"
+        assert [view.state for view in runner.list(flow="push")] == [State.DONE, State.FAILED]
+
+
+async def test_child_of_before_the_host_was_restarted_is_made_again() -> None:
+    store, held, notes = MemoryStore(), Held(), list[str]()
+    pull = flow("pull", step("fetch", Done("here")))
+    async with serving(store, flow("make", Step("image", pull_image), Step("b", held)), pull, epoch="1") as first:
+        run_id = await accept(store, first, "make")
+        await held.reached.wait()
+    make = flow("make", Step("image", pull_image), step("b"))
+    async with serving(store, make, pull, notes=notes, epoch="2") as second:
+        assert (await second.wait(run_id, DEADLINE_S)).state is State.DONE
+    assert notes == ["fetch", "b"]
 
 
 async def test_a_cancelled_child_fails_its_parent() -> None:

@@ -39,7 +39,8 @@ _EXHAUSTED = _DESCRIPTORS | {errno.ENOMEM, errno.ENOSPC}
 #
 # Only an operator leaves STUCK: `RetryAsked` tries the same step again with fresh attempts, `StopAsked` undoes; a
 # second `StopAsked` with `force` gives up the one undo that is stuck, and goes on with the next. After a retry the
-# deadline is gone, or it would end the run again at once.
+# deadline is gone, or it would end the run again at once; and so are the children: attempts count from 1 again, and
+# would find the failed child of the same number. One that is still open is joined all the same.
 #
 # A crash is no event. A new daemon finds the run at the first step without a record and calls that step again, which
 # is why steps say "make it so" (`contract`). Two guards stand around this: `rewind` starts over when the host was
@@ -169,7 +170,7 @@ def rewind(run: Run, flow: Flow[Any], epoch: str) -> Run:
     """The run in an epoch that is not the one its steps began in: what they made is gone, so they make it again."""
     if run.state is not State.RUNNING or run.epoch == epoch:
         return run
-    fresh = replace(run, step=flow.steps[0].name, attempt=1, finished=(), wake_at=None, epoch=epoch)
+    fresh = replace(run, step=flow.steps[0].name, attempt=1, finished=(), wake_at=None, epoch=epoch, children={})
     return replace(fresh, note="begun again: the host was restarted")
 
 
@@ -259,7 +260,7 @@ def _retry(run: Run, flow: Flow[Any], now: float) -> Run:
             state = State.RUNNING if run.ending is None else State.UNDOING
             fault = None if run.ending is None else run.fault
             again = replace(run, state=state, fault=fault, attempt=1, note="", wake_at=None, deadline_at=None)
-            return fit(again, flow)
+            return fit(replace(again, children={}), flow)
         case State.RUNNING | State.UNDOING if run.wake_at is not None and run.wake_at > now:
             return replace(run, wake_at=None)
         case State.FAILED:
@@ -272,7 +273,7 @@ def _begin_again(run: Run, flow: Flow[Any]) -> Run:
     """From the first step: the finished ones have been undone."""
     first, definition = flow.steps[0].name, flow.definition()
     again = replace(run, state=State.QUEUED, step=first, attempt=1, finished=(), definition=definition, note="")
-    return replace(again, fault=None, ending=None, started_at=None, ended_at=None, deadline_at=None)
+    return replace(again, fault=None, ending=None, started_at=None, ended_at=None, deadline_at=None, children={})
 
 
 def _undo(run: Run, flow: Flow[Any], fault: Fault, now: float, ending: Ending = Ending.FAILED) -> Run:
