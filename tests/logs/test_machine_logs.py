@@ -3,7 +3,7 @@ daemon."""
 
 import math
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 from hawker.ids import AppName, EventId, InstanceId, MachineId
+from hawker.logs import app_log
 from hawker.logs.app_log import AppLog, LogLimits
-from hawker.logs.line import PROXY, KeptLine
+from hawker.logs.line import PROXY, Cursor, KeptLine
 from hawker.logs.machine_logs import MachineLogs
 from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import BY_APP, DESTROYED, EVENTS, MACHINES, Detail, EventRecord, MachineKey, Running
@@ -189,6 +190,55 @@ async def test_the_end_of_a_machine_is_told_after_all_that_it_wrote(desk: Desk) 
         await until(logs, *numbers, "rest", "Main child exited normally with code: 0")
     async with desk.daemon() as logs:
         assert len(await told(logs)) == 352
+
+
+def line_counts(directory: Path) -> list[int]:
+    """Of each frame."""
+    counts = list[int]()
+    for segment in sorted((directory / "a1").iterdir()):
+        with app_log._opened(segment) as fd:
+            counts += [frame.count for frame in app_log._frames(fd, 0, None)]
+    return counts
+
+
+async def test_bare_newlines_are_taken_in_frames_of_bounded_length(desk: Desk) -> None:
+    desk.ring.write(*["\n" * 16_384] * 32)
+    async with desk.daemon() as logs:
+        await desk.ends(logs)
+        await eventually(lambda: logs.counts["kept"] > 32 * 16_384, 20)
+        (last,) = (await logs.tail(APP, 1)).lines
+    counts = line_counts(desk.directory)
+    assert max(counts) < 100_000 and sum(counts) == 32 * 16_384 + 1
+    assert last.line.text == "Main child exited normally with code: 0"
+
+
+async def test_look_at_a_machine_that_runs_takes_one_frame_of_bare_newlines(desk: Desk) -> None:
+    desk.ring.write(*["\n" * 16_384] * 32)
+    async with desk.daemon() as logs:
+        await eventually(lambda: logs.counts["kept"] > 0, 20)
+    assert max(line_counts(desk.directory)) < 100_000
+
+
+async def test_frame_that_fails_takes_nothing_of_those_before_it_and_comes_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [str(number) for number in range(140_000)]
+    desk.ring.write(*("".join(f"{text}\n" for text in texts[at : at + 1000]) for at in range(0, 140_000, 1000)), "rest")
+    append, left = AppLog.append, [True, False, True]
+
+    def refused_once(log: AppLog, lines: Sequence[KeptLine], cursors: Mapping[str, Cursor]) -> None:
+        if left and not left.pop():
+            raise OSError(28, "No space left on device")
+        append(log, lines, cursors)
+
+    monkeypatch.setattr(AppLog, "append", refused_once)
+    async with desk.daemon() as logs:
+        await desk.ends(logs)
+        await eventually(lambda: logs.counts["kept"] == 140_002, 20)
+        part = await logs.read(APP, -1, most_lines=200_000, most_bytes=1 << 30)
+    assert len(line_counts(desk.directory)) > 2
+    assert [each.line.text for each in part.lines[:-2]] == texts
+    assert [each.line.text for each in part.lines[-2:]] == ["rest", "Main child exited normally with code: 0"]
 
 
 async def test_the_next_start_does_not_read_the_ring_of_an_ended_instance_again(desk: Desk) -> None:

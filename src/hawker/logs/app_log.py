@@ -16,7 +16,7 @@ from threading import Lock
 import msgspec
 import zstandard
 
-from hawker.logs.line import Cursor, KeptLine
+from hawker.logs.line import LINE_BYTES, Cursor, KeptLine
 from hawker.value_object import ValueObject
 
 _HEAD = struct.Struct("<IIIQIQQ")  # crc of what follows; bytes of cursors, of lines; first position, lines; times
@@ -130,7 +130,7 @@ class AppLog:
                 if len(found) >= most_lines or size >= most_bytes:
                     return LogPart(lines=found, position=found[-1].position, more=True)
                 found.append(PositionedLine(position=position, line=line))
-                size += len(line.text) + 64
+                size += len(line.text) + LINE_BYTES
         return LogPart(lines=found, position=end - 1)
 
     def tail(self, count: int, *, since: int = 0, wanted: Wanted | None = None) -> LogPart:

@@ -11,6 +11,9 @@ from hawker.record.machine import EventRecord
 from hawker.runtime.driver import Exit, OutputChunk
 
 MAX_LINE_BYTES = 16 * 1024
+LINE_BYTES = 64
+"""What a line costs beside its text, whatever that is: a bare newline is a line, too."""
+
 OPEN_FOR_NS = 1_000_000_000
 """How long the begin of a line waits for its end."""
 

@@ -8,7 +8,7 @@ waits for its log: who writes faster than an app's share has the oldest of its r
 import shutil
 import struct
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +17,7 @@ import anyio
 import anyio.abc
 import msgspec
 import zstandard
+from msgspec.structs import replace
 
 from hawker.clock import Clock
 from hawker.errors import HawkerError
@@ -25,6 +26,7 @@ from hawker.ids import AppName, MachineId
 from hawker.log import bind
 from hawker.logs.app_log import AppLog, LogLimits, LogPart
 from hawker.logs.line import (
+    LINE_BYTES,
     OPEN_FOR_NS,
     Cursor,
     KeptLine,
@@ -44,11 +46,11 @@ T = TypeVar("T")
 
 LOOK_FIRST_S, LOOK_LAST_S = 0.1, 1.6
 APP_BYTES_PER_S = 8 << 20
-"""Of output that is taken of one app on one node in the long run."""
+"""Of lines that are taken of one app on one node in the long run, each counted with what it costs beside its text."""
 
 _DRAIN_S, _CATCH_UP_S = 2.0, 0.5
 _TRIM_EVERY_S = 60.0
-_LOOK_BYTES = 4 << 20  # of text in one frame, and what one machine has beyond it
+_LOOK_BYTES = 4 << 20  # of lines in one frame, and what one machine has beyond it
 _READS = 8  # of one machine's ring in one look, of 4 MiB at the most each
 _RELEASE = "fly_release_version"
 _WAITING_WORDS = 100  # of one app
@@ -252,7 +254,7 @@ class MachineLogs:
             self._let_go(app, watched)
 
     async def _look(self, app: AppName, watched: _Watched) -> int:
-        """Bytes of text that came."""
+        """Bytes of lines that came."""
         changed, watched.changed = watched.changed, set()
         words, watched.words = watched.words, []
         looks = list[_Look]()
@@ -292,7 +294,7 @@ class MachineLogs:
         watched.failing = True
 
     async def _take(self, app: AppName, looks: Sequence[_Look], words: Sequence[KeptLine] = ()) -> int:
-        """One frame of all that is new. Raises `OSError`."""
+        """All that is new. Raises `OSError`."""
         watched = self._watched(app)
         async with watched.lock:
             log = await self._log_of(app)
@@ -306,63 +308,78 @@ class MachineLogs:
         return size
 
     def _taken(self, log: AppLog, looks: Sequence[_Look], words: Sequence[KeptLine]) -> int:
+        """In frames of bounded size, each with the cursors behind its lines."""
         now_ns = int(self._clock.now() * 1e9)
-        lines, cursors, size = list(words), dict[str, Cursor](), sum(len(line.text) + 1 for line in words)
+        lines, cursors, size, kept = list(words), dict[str, Cursor](), _size_of(words), 0
         for look in looks:
-            if size > _LOOK_BYTES and not (look.events or look.closing):
+            if kept + size > _LOOK_BYTES and not (look.events or look.closing):
                 continue  # its turn comes
             before = log.cursors.get(look.record.id, Cursor())
-            found, cursor = self._of_machine(look, before, now_ns)
-            lines += found
-            size += sum(len(line.text) + 1 for line in found)
-            if cursor != before:
-                cursors[look.record.id] = cursor
-        lines.sort(key=lambda line: line.at)
+            for found, cursor in self._of_machine(look, before, now_ns):
+                lines += found
+                size += _size_of(found)
+                if cursor != before:
+                    cursors[look.record.id] = before = cursor
+                if size >= _LOOK_BYTES:
+                    self._keep(log, lines, cursors)
+                    lines, cursors, size, kept = [], {}, 0, kept + size
+        self._keep(log, lines, cursors)
+        return kept + size
+
+    def _keep(self, log: AppLog, lines: list[KeptLine], cursors: Mapping[str, Cursor]) -> None:
         if lines or cursors:
+            lines.sort(key=lambda line: line.at)
             log.append(lines, cursors)
             self.counts["kept"] += len(lines)
-        return size
 
-    def _of_machine(self, look: _Look, cursor: Cursor, now_ns: int) -> tuple[list[KeptLine], Cursor]:
-        record, running = look.record, look.record.running
-        facts, instance = _facts(record), "" if running is None else running.instance_id
-        chunks = list[OutputChunk]()
-        lines, kept, whole = list[KeptLine](), cursor.open, False
-        after, closed = cursor.after, cursor.closed
+    def _of_machine(self, look: _Look, cursor: Cursor, now_ns: int) -> Iterator[tuple[list[KeptLine], Cursor]]:
+        """What it wrote in portions, each with the cursor behind it; with the last one what happened to it."""
+        running, lines = look.record.running, list[KeptLine]()
+        facts, instance = _facts(look.record), "" if running is None else running.instance_id
         if instance and instance != cursor.instance:
-            lines, kept, after, closed = closed_lines(facts, kept), (), -1, False
-        if instance and not closed:
-            chunks, whole = self._output(record.id, after, whole=look.closing or bool(look.events))
-            if chunks and chunks[0].position > after + 1:
-                self.counts["lost"] += chunks[0].position - after - 1
-                lines.append(lost_line(facts, int(chunks[0].at * 1e9), chunks[0].position - after - 1))
-            more, kept = lines_of(facts, chunks, kept)
-            lines += more
-            after = chunks[-1].position if chunks else after
+            lines, cursor = closed_lines(facts, cursor.open), Cursor(instance=instance, event=cursor.event)
+        came = whole = False
+        if instance and not cursor.closed:
+            for chunks in self._output(look.record.id, cursor.after, whole=look.closing or bool(look.events)):
+                whole = not chunks
+                if whole:
+                    break
+                missing = chunks[0].position - cursor.after - 1
+                if missing > 0:
+                    self.counts["lost"] += missing
+                    lines.append(lost_line(facts, int(chunks[0].at * 1e9), missing))
+                more, kept = lines_of(facts, chunks, cursor.open)
+                cursor = replace(cursor, after=chunks[-1].position, open=kept)
+                yield lines + more, cursor
+                lines, came = [], True
         exited = running is not None and running.exit is not None
         ended = look.closing or exited
-        old = [each for each in kept if ended or (not chunks and abs(now_ns - each.at) > OPEN_FOR_NS)]
-        lines += closed_lines(facts, old)
-        told = [event_line(facts, event) for event in look.events]
-        return lines + told, Cursor(
-            instance=instance or cursor.instance,
-            after=after,
-            event=look.events[-1].id if look.events else cursor.event,
-            closed=closed or look.closing or (exited and whole),
-            open=tuple(each for each in kept if each not in old),
+        old = [each for each in cursor.open if ended or (not came and abs(now_ns - each.at) > OPEN_FOR_NS)]
+        lines += closed_lines(facts, old) + [event_line(facts, event) for event in look.events]
+        yield (
+            lines,
+            replace(
+                cursor,
+                event=look.events[-1].id if look.events else cursor.event,
+                closed=cursor.closed or look.closing or (exited and whole),
+                open=tuple(each for each in cursor.open if each not in old),
+            ),
         )
 
-    def _output(self, machine_id: MachineId, after: int, *, whole: bool) -> tuple[list[OutputChunk], bool]:
-        """What is there, and whether that is all: an instance writes nothing more once its exit is known."""
-        found = list[OutputChunk]()
+    def _output(self, machine_id: MachineId, after: int, *, whole: bool) -> Iterator[Sequence[OutputChunk]]:
+        """What is there in portions of a frame each, only the first unless `whole`; an empty one where that is all: an
+        instance writes nothing more once its exit is known."""
         with suppress(HawkerError, OSError):
-            for _ in range(_READS if whole else 1):
+            for _ in range(_READS):
                 chunks = self._driver.output(machine_id, after=after)
+                for portion in _portions(chunks):
+                    yield portion
+                    if not whole:
+                        return
                 if not chunks:
-                    return found, True
-                found += chunks
+                    yield ()
+                    return
                 after = chunks[-1].position
-        return found, False
 
     # The files.
 
@@ -408,6 +425,23 @@ class MachineLogs:
                 continue
             with suppress(*_FAILURES):
                 (logs.get(each) or AppLog(each, self._limits, now)).trim(now)
+
+
+def _size_of(lines: Iterable[KeptLine]) -> int:
+    return sum(len(line.text) + LINE_BYTES for line in lines)
+
+
+def _portions(chunks: Iterable[OutputChunk]) -> Iterator[Sequence[OutputChunk]]:
+    """Each of one frame's lines: they are counted before they are made."""
+    portion, size = list[OutputChunk](), 0
+    for chunk in chunks:
+        portion.append(chunk)
+        size += len(chunk.data) + LINE_BYTES * chunk.data.count(b"\n")
+        if size >= _LOOK_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
 
 def _facts(record: MachineRecord) -> MachineFacts:

@@ -42,12 +42,12 @@ def test_reading_goes_on_after_a_position(segments: tuple[Segment, Segment]) -> 
 
 
 def test_one_answer_is_bounded_and_the_next_goes_on(segments: tuple[Segment, Segment]) -> None:
-    part = bytes(60_000)
-    fill(segments, [(at, part) for at in range(60)], [(at, part) for at in range(60, 120)])
+    part = bytes(16_384)
+    fill(segments, [(at, part) for at in range(200)], [(at, part) for at in range(200, 400)])
     first = read_output(segments)
     assert sum(map(len, said(first))) <= ANSWER_MAX
     rest = read_output(segments, after=first[-1].position)
-    assert [chunk.position for chunk in first + rest] == list(range(120))
+    assert [chunk.position for chunk in first + rest] == list(range(400))
 
 
 @pytest.mark.parametrize(
@@ -185,6 +185,10 @@ def test_record_that_no_pilot_writes_is_where_its_segment_ends(field: dict[str, 
     assert said(list(scan(output_record(0, b"one") + impossible + output_record(2, b"three"), -1))) == [b"one"]
 
 
-def test_record_of_the_last_moment_stream_and_process_is_one() -> None:
-    (chunk,) = scan(output_record(0, b"one", stream=2, unix_ns=(1 << 63) - 1, process=MAX_PROCESSES - 1), -1)
+def test_record_longer_than_a_pilot_writes_is_where_its_segment_ends() -> None:
+    assert said(list(scan(ring((0, b"one"), (1, bytes(16_385)), (2, b"three")), -1))) == [b"one"]
+
+
+def test_record_of_the_last_moment_stream_process_and_length_is_one() -> None:
+    (chunk,) = scan(output_record(0, bytes(16_384), stream=2, unix_ns=(1 << 63) - 1, process=MAX_PROCESSES - 1), -1)
     assert (chunk.stream, chunk.process) == (2, MAX_PROCESSES - 1)

@@ -18,6 +18,7 @@ from hawker.value_object import ValueObject
 ANSWER_MAX = 4 << 20  # bytes in one answer
 SEGMENT_MAX = 64 << 20  # far above any limit we set; what is past it is not ours
 SEGMENT_DEFAULT = 4 << 20
+_CHUNK_MAX = 16 << 10  # bytes of one record: OUTPUT_CHUNK of every pilot
 _NUMBER_MAX = (1 << 63) - 1  # what others can store
 _STREAMS = (1, 2)
 _TRIES = 3
@@ -143,8 +144,8 @@ def _records(
         end = at + _HEAD.size + length
         if end > len(data) or position > _NUMBER_MAX or (consecutive and expected not in (None, position)):
             return
-        if unix_ns > _NUMBER_MAX or stream not in _STREAMS or process >= MAX_PROCESSES:  # no pilot wrote it
-            return
+        if length > _CHUNK_MAX or unix_ns > _NUMBER_MAX or stream not in _STREAMS or process >= MAX_PROCESSES:
+            return  # no pilot wrote it
         expected, chunk = position + 1, None
         if position > after:
             if zlib.crc32(view[at + 4 : end]) != crc:
