@@ -128,6 +128,25 @@ async def test_a_full_disk_leaves_no_half_line_and_the_next_entry_counts_what_is
     assert broken(lines(tmp_path / "audit")) is None
 
 
+async def test_segment_that_cannot_be_begun_refuses_one_entry_and_no_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    log = opened(tmp_path, segment_bytes=300)
+    log.append(what="one")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refused)
+        with pytest.raises(Unavailable, match="nothing was done"):
+            log.append(what="two", things={"app_name": "a" * 200})
+        await log.sync()
+    log.append(what="three", things={"app_name": "a" * 200})
+    await log.sync()
+    assert whats(tmp_path) == ["one", "three"] and len(segments(tmp_path / "audit")) == 2
+    assert broken(lines(tmp_path / "audit")) is None
+
+
 async def test_callers_that_wait_together_share_a_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, synced = opened(tmp_path), list[int]()
     monkeypatch.setattr(os, "fdatasync", synced.append)

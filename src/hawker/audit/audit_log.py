@@ -231,9 +231,10 @@ class AuditLog:
         self._size += len(line)
 
     def _use(self, segment: Path) -> None:
+        """Raises `OSError`, and goes on with the segment before."""
+        fd = os.open(segment, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self.close()
-        self._fd = os.open(segment, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        self._size = os.fstat(self._fd).st_size
+        self._fd, self._size = fd, os.fstat(fd).st_size
 
     def _drop_oldest(self) -> None:
         for segment in segments(self._directory)[: -self._segments]:
