@@ -1,3 +1,4 @@
+import errno
 import os
 import stat
 from pathlib import Path
@@ -55,6 +56,27 @@ async def test_a_directory_that_may_not_be_written_is_refused(file: Path) -> Non
             ArchiveRefused, match=r"/sys/kernel/hawker cannot be used: .*must belong to the node's user"
         ):
             await call
+
+
+async def test_folder_that_cannot_be_listed_does_not_count_as_empty(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = DirectoryBackend(tmp_path / "kept")
+    assert await place.names("", 10) == []
+    await place.put(KEY, file)
+    await place.put("cd/cdef.sqlite.zst", file)
+    scandir = os.scandir
+
+    def failing(path: str) -> object:
+        if path.endswith("ab"):
+            raise OSError(errno.EIO, "Input/output error")
+        return scandir(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", failing)
+        with pytest.raises(Unavailable, match="Input/output error"):
+            await place.names("", 10)
+    assert await place.names("", 10) == [KEY, "cd/cdef.sqlite.zst"]
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.mkdir()], ids=["pipe", "directory"])

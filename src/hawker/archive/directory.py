@@ -94,7 +94,7 @@ class DirectoryBackend:
 
     def _names(self, prefix: str, most: int) -> list[str]:
         found: list[str] = []
-        for folder, _, files in os.walk(self._root / prefix):
+        for folder, _, files in os.walk(self._root / prefix, onerror=_unlisted):
             here = Path(folder).relative_to(self._root)
             found += [str(here / name) for name in files if not name.endswith(_DRAFT)]
             if len(found) > most:
@@ -139,6 +139,12 @@ class DirectoryBackend:
                         draft.unlink()
                         removed += 1
         return removed
+
+
+def _unlisted(error: OSError) -> None:
+    """A folder that cannot be listed does not count as empty: what its files name would be taken for left over."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
