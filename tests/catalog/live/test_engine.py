@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import apsw
 import pytest
@@ -21,7 +21,7 @@ from hawker.catalog.live.subscription import (
     SubscriptionEvent,
 )
 from hawker.clock import SystemClock
-from hawker.errors import BadRequest, Fault, NotFound, Unavailable
+from hawker.errors import BadRequest, DeadlineExceeded, Fault, NotFound, Unavailable
 
 pytestmark = pytest.mark.anyio
 _ALL = Statement(query="SELECT id, state FROM machines")
@@ -218,6 +218,22 @@ async def test_updates_name_rows_and_whether_they_are_there(bench: Bench) -> Non
         assert [one.content for one in await anext(events)] == [("delete", ("n", "1"))]
     with pytest.raises(BadRequest, match="table `nowhere` not found in schema"):
         await bench.live.updates("nowhere")
+
+
+@pytest.mark.parametrize("error", [DeadlineExceeded("too much"), apsw.CantOpenError("unable to open database file")])
+async def test_updates_that_cannot_be_looked_at_end_and_nothing_else_does(bench: Bench, error: Exception) -> None:
+    def fail(keys: object) -> NoReturn:
+        raise error
+
+    updates = await bench.live.updates("machines")
+    updates.look = fail  # type: ignore[method-assign]
+    async with aclosing(updates.feed.events(1)) as events:
+        bench.put("1", "on")
+        assert [one.content for one in await anext(events)] == [TOO_MUCH]
+    again = await bench.live.updates("machines")
+    async with aclosing(again.feed.events(1)) as events:
+        bench.put("2", "on")
+        assert [one.content for one in await anext(events)] == [("update", ("n", "2"))]
 
 
 async def test_a_query_that_cannot_be_asked_any_more_ends(bench: Bench) -> None:

@@ -21,7 +21,7 @@ from hawker.catalog.live.result_cache import ResultCache, completed_query
 from hawker.catalog.live.subscription import ChangeBuffer, ChangedKeys, Subscription, TableUpdates, remove
 from hawker.catalog.read_connection import ReadConnection, ReadPool
 from hawker.clock import Clock
-from hawker.errors import BadRequest, Fault, NotFound, Unavailable
+from hawker.errors import BadRequest, DeadlineExceeded, Fault, NotFound, Unavailable
 from hawker.fair.threads import Pool, in_thread
 
 FLUSH_S = 0.010
@@ -251,7 +251,7 @@ class Live:
         keys = batch.tables[updates.table.name.lower()]
         try:
             updates.feed.tell(await in_thread(Pool.QUERIES, updates.look, keys))
-        except (BadRequest, Fault, Unavailable):
+        except (BadRequest, DeadlineExceeded, Fault, Unavailable, apsw.Error):
             updates.overflow()
 
     async def _sweep_often(self) -> None:
