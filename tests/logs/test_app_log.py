@@ -1,7 +1,8 @@
 """One app's log in real files: what was appended is there once, whatever the daemon's end was."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -177,10 +178,8 @@ def test_a_frame_that_the_disk_has_damaged_is_left_out(tmp_path: Path) -> None:
     assert texts(read_all(log)) == ["line 1"]
 
 
-def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = AppLog(tmp_path / "a", LIMITS, NOW)
-    log.append(lines(0, 1), {})
-
+@contextmanager
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     real = os.pwrite
 
     def refuse(fd: int, data: bytes, at: int) -> int:
@@ -189,7 +188,59 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytes
 
     with monkeypatch.context() as full:
         full.setattr(os, "pwrite", refuse)
-        with pytest.raises(OSError, match="No space"):
-            log.append(lines(1, 2), {"m1": Cursor(after=1)})
+        yield
+
+
+def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = AppLog(tmp_path / "a", LIMITS, NOW)
+    log.append(lines(0, 1), {})
+    with full_disk(monkeypatch), pytest.raises(OSError, match="No space"):
+        log.append(lines(1, 2), {"m1": Cursor(after=1)})
     log.append(lines(1, 2), {})
     assert texts(read_all(AppLog(tmp_path / "a", LIMITS, NOW))) == ["line 0", "line 1"] and not log.cursors
+
+
+AGED = LogLimits(kept_s=60.0)
+
+
+def about_to_rotate(directory: Path) -> AppLog:
+    """Because of its age: the segment has room, as the next daemon finds."""
+    log = AppLog(directory, AGED, NOW)
+    log.append(lines(0, 2), {"m1": Cursor(after=1), "m2": Cursor(after=7)})
+    log.trim(NOW + 59)
+    return log
+
+
+def test_segment_whose_first_frame_failed_begins_with_all_cursors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = about_to_rotate(tmp_path / "a")
+    with full_disk(monkeypatch), pytest.raises(OSError, match="No space"):
+        log.append(lines(2, 3), {"m1": Cursor(after=2)})
+    log.append(lines(2, 3), {"m1": Cursor(after=2)})
+    assert len(list((tmp_path / "a").iterdir())) == 2
+    again = AppLog(tmp_path / "a", AGED, NOW)
+    assert {key: each.after for key, each in again.cursors.items()} == {"m1": 2, "m2": 7}
+
+
+@pytest.mark.parametrize("ahead", [0, 5], ids=["the next segment", "one of positions that were lost"])
+@pytest.mark.parametrize("scarce", [False, True])
+def test_segment_with_nothing_whole_hides_no_later_line(tmp_path: Path, ahead: int, scarce: bool) -> None:
+    end = about_to_rotate(tmp_path / "a").position
+    (tmp_path / "a" / f"{end + 1 + ahead:020d}.log").write_bytes(b"half")
+    log = AppLog(tmp_path / "a", LogLimits(scarce=lambda: scarce), NOW)
+    log.trim(0)
+    for number in range(2, 10):
+        log.append([line(number)], {"m1": Cursor(after=number)})
+    for reader in (log, AppLog(tmp_path / "a", LIMITS, NOW)):
+        assert texts(read_all(reader)) == [f"line {number}" for number in range(10)]
+        assert texts(read_all(reader, end)) == [f"line {number}" for number in range(2, 10)]
+        assert texts(read_all(reader, end + 6)) == ["line 8", "line 9"]
+        assert {key: each.after for key, each in reader.cursors.items()} == {"m1": 9, "m2": 7}
+
+
+def test_newest_segment_that_has_something_stays_with_its_cursors(tmp_path: Path) -> None:
+    end = about_to_rotate(tmp_path / "a").position
+    (tmp_path / "a" / f"{end + 1:020d}.log").write_bytes(b"half")
+    AppLog(tmp_path / "a", AGED, NOW).trim(NOW + 1e9)
+    assert AppLog(tmp_path / "a", AGED, NOW).cursors["m2"].after == 7

@@ -87,7 +87,10 @@ class AppLog:
         self._next = int(now * 1e6)
         self._segment: Path | None = None
         self._torn = True  # until the first append
-        any(self._take_up(segment) for segment in reversed(_segments(directory)))
+        segments = _segments(directory)
+        any(self._take_up(segment) for segment in reversed(segments))
+        if segments and self._segment != segments[-1]:
+            self._size = limits.segment_bytes  # the next frame begins a segment, in the place of what nothing is in
 
     @property
     def position(self) -> int:
@@ -99,6 +102,7 @@ class AppLog:
         with self._lock:
             if self._segment is None or self._size >= self._limits.segment_bytes or self._frames >= _MOST_FRAMES:
                 self._rotate(lines)
+            if not self._frames:
                 cursors = {**self.cursors, **cursors}
             data = _framed(self._next, lines, cursors)
             assert self._segment is not None
@@ -143,13 +147,14 @@ class AppLog:
         return LogPart(lines=found, position=end - 1)
 
     def trim(self, now: float) -> None:
-        """Drop the oldest segments, by bytes and by age; never the newest."""
+        """Drop the oldest segments, by bytes and by age; never the newest, nor the newest that has something."""
         oldest_ns = int((now - self._limits.kept_s) * 1e9)
         segments = _segments(self.directory)
         sizes = [_size(each) for each in segments]
         total = sum(sizes)
         for segment, size in zip(segments[:-1], sizes, strict=False):
-            if total <= self._limits.most_bytes - self._limits.segment_bytes and _last_ns(segment) >= oldest_ns:
+            fits = total <= self._limits.most_bytes - self._limits.segment_bytes
+            if segment == self._segment or (fits and _last_ns(segment) >= oldest_ns):
                 return
             with suppress(FileNotFoundError):
                 segment.unlink()
@@ -191,9 +196,11 @@ class AppLog:
             return max((offset for first, offset in self._marks if first <= after + 1), default=0)
 
     def _rotate(self, lines: Sequence[KeptLine]) -> None:
-        if self._limits.scarce():
-            for segment in _segments(self.directory)[:-1]:
-                segment.unlink(missing_ok=True)
+        """Segments from the next position on have nothing whole, and would hide what comes."""
+        segments = _segments(self.directory)
+        there = [segment for segment in segments if _first(segment) < self._next]
+        for segment in (*(there[:-1] if self._limits.scarce() else ()), *segments[len(there) :]):
+            segment.unlink(missing_ok=True)
         self._segment = self.directory / f"{self._next:020d}{_SUFFIX}"
         self._frames, self._size, self._marks, self._torn = 0, 0, [], True
         if lines:
