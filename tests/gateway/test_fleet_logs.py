@@ -46,6 +46,7 @@ class Host:
         self.name, self.in_page, self.away, self.known = name, in_page, False, True
         self.lines = [self.line(place, at) for place, at in enumerate(lines)]
         self.asked = list[NodeLogQuery]()
+        self.scanned, self.scan_s = 100, 0.0
 
     def line(self, place: int, at: int) -> LogLine:
         moment = BEGAN + timedelta(milliseconds=at)
@@ -57,6 +58,7 @@ class Host:
 
     async def read(self, call: Call[AppParams, NodeLogQuery, None]) -> NodeLogPart:
         self.asked.append(call.query)
+        await LoopClock().sleep(self.scan_s)
         if not self.known:
             raise NotFound("app not found")
         after = -1 if call.query.after is None else call.query.after
@@ -64,6 +66,10 @@ class Host:
         found = [each for each in self.lines if each.position > after and each.at.timestamp() >= since]
         if call.query.after is None and call.query.tail is not None:
             found = found[len(found) - min(call.query.tail, len(found)) :]
+        elif call.query.machine and after + self.scanned < len(self.lines) - 1:
+            return NodeLogPart(lines=(), position=after + self.scanned, more=True)
+        elif call.query.machine:
+            found = found[-1:]
         elif len(found) > self.in_page:
             part = tuple(found[: self.in_page])
             return NodeLogPart(lines=part, position=part[-1].position, more=True)
@@ -138,6 +144,27 @@ async def test_a_stream_ends_with_what_is_there_unless_it_is_followed() -> None:
         if found[-1] == "a9":
             break
     assert found == ["a1", "b2", "a3", "a5", "a9"]
+
+
+async def test_node_that_finds_nothing_of_much_is_asked_on() -> None:
+    fleet = Fleet(host := Host("a", range(50)))
+    host.scanned = 10
+    page = await fleet.page(machine="m")
+    assert [line.text for line in page.lines] == ["a49"] and not page.more
+    assert [query.after for query in host.asked] == [None, 9, 19, 29, 39]
+
+
+async def test_page_keeps_how_far_a_node_came_that_found_nothing_in_time() -> None:
+    fleet = Fleet(slow := Host("a", range(50)), Host("b", [7]))
+    slow.scanned, slow.scan_s = 1, 0.09
+    page = await fleet.page(machine="m")
+    assert [line.text for line in page.lines] == ["b7"] and page.more
+    assert places_of(page.next)["a"] == 2
+    found = list[str]()
+    while page.more:
+        page = await fleet.page(machine="m", after=page.next)
+        found += [line.text for line in page.lines]
+    assert found == ["a49"] and places_of(page.next)["a"] == 49
 
 
 async def test_a_token_goes_on_with_what_came_since() -> None:

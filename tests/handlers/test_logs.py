@@ -1,8 +1,10 @@
-"""A node's audit log, read piece by piece for another node, which merges those of all."""
+"""What a node has of an app's log, and its audit log: read piece by piece for another node, which merges all."""
 
 from pathlib import Path
 
+import anyio
 import pytest
+from msgspec.structs import replace
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.app_log import NODE_LOG, NodeLogQuery
@@ -10,13 +12,19 @@ from hawker.api.contract.audit import NODE_AUDIT, NodeAuditPart, NodeAuditQuery
 from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
 from hawker.audit.audit_log import AuditLog, segments
-from hawker.clock import ManualClock
+from hawker.clock import ManualClock, SystemClock
 from hawker.errors import NotFound
-from hawker.handlers.logs import AuditHandlers
+from hawker.handlers.logs import AppLogHandlers, AuditHandlers
 from hawker.ids import AppName
+from hawker.logs.app_log import AppLog, LogLimits
 from hawker.sim.harness.loop import LoopClock
 from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.worker.apps import AppTable
+from tests.logs.test_machine_logs import WORD, Desk, desk
+from tests.logs.test_shipping import NODE
+from tests.worker.machines import NOW
 
+__all__ = ["desk"]
 pytestmark = pytest.mark.anyio
 
 
@@ -53,6 +61,30 @@ async def test_an_audit_log_that_was_changed_says_at_which_entry(tmp_path: Path)
     (segment,) = segments(tmp_path / "audit")
     segment.write_bytes(segment.read_bytes().replace(b"second", b"sacond"))
     assert (await read(tmp_path / "audit")).broken.startswith("entry ")
+
+
+async def test_app_log_of_a_quiet_machine_is_read_in_pieces_that_nobody_waits_for(desk: Desk) -> None:
+    kept = AppLog(desk.directory / "a1", LogLimits(), NOW)
+    kept.append([replace(WORD, machine="quiet")], {})
+    for _ in range(20):
+        kept.append([replace(WORD, machine="m1", text="x" * (1 << 20))], {})
+    handlers, clock = Handlers(), SystemClock()
+    async with desk.daemon() as logs:
+        handlers.add(AppLogHandlers(NODE, desk.store, AppTable(desk.store, clock, None), clock, logs))  # type: ignore[arg-type]
+        caller, params = InProcessCaller(handlers, clock, "ann"), AppParams(app_name=AppName("stall"))
+        query = NodeLogQuery(machine="quiet", wait_s=20.0)
+        parts = [await caller.call(NODE_LOG, params=params, query=query)]
+        while parts[-1].more:
+            query = replace(query, after=parts[-1].position, wait_s=0.0)
+            parts.append(await caller.call(NODE_LOG, params=params, query=query))
+        with anyio.fail_after(10):
+            query = NodeLogQuery(machine="nobody", after=0, wait_s=20.0)
+            nothing = await caller.call(NODE_LOG, params=params, query=query)
+        last = await caller.call(NODE_LOG, params=params, query=NodeLogQuery(machine="quiet", tail=1))
+    found = [line.text for part in parts for line in part.lines]
+    assert (found, len(parts), parts[-1].position) == (["word"], 3, kept.position)
+    assert (nothing.lines, nothing.more) == ((), True) and nothing.position < kept.position
+    assert ([line.text for line in last.lines], last.position, last.more) == (["word"], kept.position, False)
 
 
 async def test_a_node_without_logs_is_at_the_position_that_it_was_asked_for(worker: SimWorker) -> None:

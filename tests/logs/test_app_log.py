@@ -166,6 +166,29 @@ def test_the_last_lines_and_those_since_a_moment_and_of_one_machine(tmp_path: Pa
     assert log.tail(0).lines == [] and log.tail(0).position == log.position
 
 
+def test_looks_for_a_quiet_machine_are_bounded_and_go_on_where_they_were(tmp_path: Path) -> None:
+    log = AppLog(tmp_path / "a", LIMITS, NOW)
+    log.append([line(0, machine="quiet")], {})
+    for number in range(1, 41):
+        log.append([KeptLine(at=line(number).at, machine="m1", stream=1, text="x" * (1 << 20))], {})
+    log.append([line(41, machine="quiet")], {})
+
+    def quiet(each: KeptLine) -> bool:
+        return each.machine == "quiet"
+
+    found, part = list[str](), LogPart(lines=(), position=-1, more=True)
+    parts = 0
+    while part.more:
+        part = log.read(part.position, most_lines=10, most_bytes=1 << 20, wanted=quiet)
+        found, parts = [*found, *texts(part)], parts + 1
+    assert (found, part.position, parts) == (["line 0", "line 41"], log.position, 6)
+    found, before, parts = [], None, 0
+    while before is None or part.more:
+        part = log.tail(2 - len(found), before=before, wanted=quiet)
+        found, before, parts = [*texts(part), *found], part.begin, parts + 1
+    assert (found, parts) == (["line 0", "line 41"], 6)
+
+
 def test_a_frame_that_the_disk_has_damaged_is_left_out(tmp_path: Path) -> None:
     log = AppLog(tmp_path / "a", LIMITS, NOW)
     log.append(lines(0, 1), {})

@@ -10,12 +10,13 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 from hawker.ids import AppName, EventId, InstanceId, MachineId
 from hawker.logs import app_log
-from hawker.logs.app_log import AppLog, LogLimits
+from hawker.logs.app_log import AppLog, LogLimits, LogPart
 from hawker.logs.line import PROXY, Cursor, KeptLine
 from hawker.logs.machine_logs import MachineLogs
 from hawker.record.app import APPS, AppRecord
@@ -95,8 +96,11 @@ async def desk(tmp_path: Path) -> Desk:
 
 
 async def told(logs: MachineLogs) -> list[str]:
-    part = await logs.read(APP, -1, most_lines=10_000, most_bytes=1 << 30)
-    return [each.line.text for each in part.lines]
+    texts, part = list[str](), LogPart(lines=(), position=-1, more=True)
+    while part.more:
+        part = await logs.read(APP, part.position, most_lines=200_000, most_bytes=1 << 30)
+        texts += [each.line.text for each in part.lines]
+    return texts
 
 
 async def until(logs: MachineLogs, *texts: str) -> None:
@@ -157,6 +161,18 @@ async def test_a_reader_of_a_machine_that_rests_for_a_while_hears_of_its_next_li
                 tasks.start_soon(logs.wait, APP, after, 60.0)
                 await eventually(lambda: desk.ring.reads >= looks, 5)
                 desk.ring.write("two\n")
+
+
+async def test_last_lines_of_a_quiet_machine_are_looked_for_as_long_as_one_may(desk: Desk) -> None:
+    kept = AppLog(desk.directory / "a1", LogLimits(), NOW)
+    kept.append([WORD], {})
+    for _ in range(10):
+        kept.append([replace(WORD, machine="m1", text="x" * (1 << 20))], {})
+    async with desk.daemon() as logs:
+        at_once = await logs.tail(APP, 1, wanted=lambda each: not each.machine)
+        part = await logs.tail(APP, 1, wanted=lambda each: not each.machine, within_s=60.0)
+    assert not at_once.lines and [each.line for each in part.lines] == [WORD]
+    assert part.position == at_once.position == kept.position and not part.more
 
 
 async def test_a_reader_that_begins_finds_what_was_written_before_it_asked(desk: Desk) -> None:
@@ -235,10 +251,9 @@ async def test_frame_that_fails_takes_nothing_of_those_before_it_and_comes_again
     async with desk.daemon() as logs:
         await desk.ends(logs)
         await eventually(lambda: logs.counts["kept"] == 140_002, 20)
-        part = await logs.read(APP, -1, most_lines=200_000, most_bytes=1 << 30)
+        found = await told(logs)
     assert len(line_counts(desk.directory)) > 2
-    assert [each.line.text for each in part.lines[:-2]] == texts
-    assert [each.line.text for each in part.lines[-2:]] == ["rest", "Main child exited normally with code: 0"]
+    assert found == [*texts, "rest", "Main child exited normally with code: 0"]
 
 
 async def test_the_next_start_does_not_read_the_ring_of_an_ended_instance_again(desk: Desk) -> None:

@@ -135,13 +135,20 @@ class FleetLogs:
         return AppLogPage(lines=tuple(lines), next=token_of(places), more=more, away=tuple(away))
 
     async def _ask(self, round_: _Round, node: NodeId, app: AppName, query: NodeLogQuery, behalf: str) -> None:
+        """Asks on while the node finds nothing of what it has: how far it came is kept, also where it comes no further
+        in the time that there is."""
+        until = self._clock.monotonic() + query.wait_s
         try:
-            caller = self._reach.caller(node, behalf)
-            with self._reach.errors(node, harmless=True):
-                part = await caller.call(
-                    NODE_LOG, params=AppParams(app_name=app), query=query, timeout_s=query.wait_s + EACH_S
-                )
-            round_.parts[node] = part
+            caller, looking = self._reach.caller(node, behalf), True
+            while looking:
+                with self._reach.errors(node, harmless=True):
+                    part = await caller.call(
+                        NODE_LOG, params=AppParams(app_name=app), query=query, timeout_s=query.wait_s + EACH_S
+                    )
+                round_.parts[node] = part
+                wait_s = max(0.0, until - self._clock.monotonic())
+                query = msgspec.structs.replace(query, after=part.position, tail=None, wait_s=wait_s)
+                looking = part.more and not part.lines
             if part.lines:
                 round_.first.set()
         except NotFound:
@@ -173,7 +180,8 @@ class FleetLogs:
             elif shown:
                 places[node] = part.lines[shown - 1].position
         lines.sort(key=lambda line: line.at)
-        return lines if tail is None else lines[max(0, len(lines) - tail) :], bool(ends)
+        more = any(part.more for part in parts.values())
+        return lines if tail is None else lines[max(0, len(lines) - tail) :], more
 
 
 def fleet_logs(directory: Directory, peers: Peers, clock: Clock) -> FleetLogs:

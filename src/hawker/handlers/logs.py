@@ -20,7 +20,7 @@ from hawker.fair.table import FOLLOWERS_OF_LOG
 from hawker.fair.threads import Pool, in_thread
 from hawker.fair.turns import Turns
 from hawker.ids import AppName
-from hawker.logs.app_log import AppLog, LogPart
+from hawker.logs.app_log import AppLog, LogPart, Wanted
 from hawker.logs.line import KeptLine
 from hawker.logs.machine_logs import MachineLogs
 from hawker.record.node import NodeRecord
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 else:
     audit_log = deferred("hawker.audit.audit_log")
 
+_TAIL_S = 3.0  # for the last lines: a caller waits 5 s for them
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -49,14 +50,17 @@ class AppLogHandlers:
     @answers(NODE_LOG)
     async def read(self, call: Call[AppParams, NodeLogQuery, None]) -> NodeLogPart:
         """What is there, and for who begins to read also what was about to be; where that is nothing, what comes within
-        the time that the caller has."""
+        the time that the caller has. `more` without lines: it has looked at much that is not wanted."""
         app, query = self._apps.get(self._store, call.params.app_name).name, call.query
         if self._logs is None:
             return NodeLogPart(lines=(), position=-1 if query.after is None else query.after)
         if query.after is None:
             await self._logs.catch_up(app)
-        part = await self._part(self._logs, app, query, query.after)
-        if not part.lines and query.wait_s:
+        if query.after is None and query.tail is not None:
+            part = await self._tail(self._logs, app, query, query.tail)
+        else:
+            part = await self._part(self._logs, app, query, query.after)
+        if query.wait_s and not (part.lines or part.more):
             with self._followers.hold_now(app):
                 part = await self._next(self._logs, app, query, part)
         return part
@@ -64,27 +68,32 @@ class AppLogHandlers:
     async def _next(self, logs: MachineLogs, app: AppName, query: NodeLogQuery, part: NodeLogPart) -> NodeLogPart:
         """Past lines that are not wanted, until the time is over."""
         until = self._clock.monotonic() + query.wait_s
-        while not part.lines and (left := until - self._clock.monotonic()) > 0:
+        while not (part.lines or part.more) and (left := until - self._clock.monotonic()) > 0:
             await logs.wait(app, part.position, left)
             part = await self._part(logs, app, query, part.position)
         return part
+
+    async def _tail(self, logs: MachineLogs, app: AppName, query: NodeLogQuery, count: int) -> NodeLogPart:
+        since, wanted = _selected(query)
+        part = await logs.tail(app, count, since=since, wanted=wanted, within_s=_TAIL_S)
+        return await in_thread(Pool.LOGS, self._told, part)
 
     async def _part(self, logs: MachineLogs, app: AppName, query: NodeLogQuery, after: int | None) -> NodeLogPart:
         part = await logs.ask(app, partial(self._read, query, after))
         return NodeLogPart(lines=(), position=-1 if after is None else after) if part is None else part
 
     def _read(self, query: NodeLogQuery, after: int | None, log: AppLog) -> NodeLogPart:
-        """In a thread. Lines of one piece of output have one time, and many lines are of one."""
-        since = int((query.since or 0) * 1e9)
-        wanted = partial(_wanted, query) if query.machine or query.release else None
-        if after is None and query.tail is not None:
-            part = log.tail(query.tail, since=since, wanted=wanted)
-        else:
-            after = -1 if after is None else after
-            part = log.read(after, most_lines=LINES_IN_PAGE, most_bytes=PAGE_BYTES, since=since, wanted=wanted)
+        """In a thread."""
+        since, wanted = _selected(query)
+        after = -1 if after is None else after
+        part = log.read(after, most_lines=LINES_IN_PAGE, most_bytes=PAGE_BYTES, since=since, wanted=wanted)
+        return self._told(part)
+
+    def _told(self, part: LogPart) -> NodeLogPart:
         return NodeLogPart(lines=tuple(self._shown(part)), position=part.position, more=part.more)
 
     def _shown(self, part: LogPart) -> Iterator[LogLine]:
+        """Lines of one piece of output have one time, and many lines are of one."""
         node, region, at, instant = self._node.id, self._node.region, -1, _EPOCH
         for each in part.lines:
             line = each.line
@@ -103,6 +112,11 @@ class AppLogHandlers:
                 release=line.release,
                 text=line.text,
             )
+
+
+def _selected(query: NodeLogQuery) -> tuple[int, Wanted | None]:
+    """Since when, Unix nanoseconds, and which."""
+    return int((query.since or 0) * 1e9), partial(_wanted, query) if query.machine or query.release else None
 
 
 def _wanted(query: NodeLogQuery, line: KeptLine) -> bool:

@@ -16,7 +16,7 @@ from threading import Lock
 import msgspec
 import zstandard
 
-from hawker.logs.line import LINE_BYTES, Cursor, KeptLine
+from hawker.logs.line import LINE_BYTES, Cursor, KeptLine, size_of
 from hawker.value_object import ValueObject
 
 _HEAD = struct.Struct("<IIIQIQQ")  # crc of what follows; bytes of cursors, of lines; first position, lines; times
@@ -26,6 +26,7 @@ _LINES = msgspec.msgpack.Decoder(list[KeptLine])
 _CURSORS = msgspec.msgpack.Decoder(dict[str, Cursor])
 _ENCODER = msgspec.msgpack.Encoder()
 _SUFFIX = ".log"
+_SCANNED_BYTES = 8 << 20  # of lines that one look goes past, wanted or not: some 0.1 s of a processor
 
 Wanted = Callable[[KeptLine], bool]
 
@@ -52,11 +53,13 @@ class PositionedLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class LogPart(ValueObject, frozen=True, kw_only=True):
-    """`position` is how far was looked, also past lines that were not wanted; `more`: there is more beyond it."""
+    """`position` is how far was looked, also past lines that were not wanted; `more`: there is more beyond it, or, of
+    a tail, before `begin`."""
 
     lines: Sequence[PositionedLine]
     position: int
     more: bool = False
+    begin: int = 0
 
 
 class _Frame(ValueObject, frozen=True):
@@ -124,11 +127,15 @@ class AppLog:
     def read(
         self, after: int, *, most_lines: int, most_bytes: int, since: int = 0, wanted: Wanted | None = None
     ) -> LogPart:
-        """Lines past position `after` that are not older than `since`, Unix nanoseconds, oldest first."""
-        found, size, end = list[PositionedLine](), 0, self._next
+        """Lines past position `after` that are not older than `since`, Unix nanoseconds, oldest first. Maybe none
+        although there is more: it has looked at much."""
+        found, size, scanned, end = list[PositionedLine](), 0, 0, self._next
         after = min(after, end - 1)
         for frame, fd in self._frames_from(after, end, since):
+            if scanned >= _SCANNED_BYTES:
+                return LogPart(lines=found, position=frame.first - 1, more=True)
             for position, line in _past(after, _lines(fd, frame), frame.first):
+                scanned += len(line.text) + LINE_BYTES
                 if line.at < since or not (wanted is None or wanted(line)):
                     continue
                 if len(found) >= most_lines or size >= most_bytes:
@@ -137,14 +144,25 @@ class AppLog:
                 size += len(line.text) + LINE_BYTES
         return LogPart(lines=found, position=end - 1)
 
-    def tail(self, count: int, *, since: int = 0, wanted: Wanted | None = None) -> LogPart:
-        """The last `count` lines that are wanted."""
-        end, found = self._next, list[PositionedLine]()
-        for segment in reversed(_segments(self.directory)):
+    def tail(self, count: int, *, before: int | None = None, since: int = 0, wanted: Wanted | None = None) -> LogPart:
+        """The last `count` lines that are wanted, of those before a position that is the `begin` of another tail. Fewer
+        although there is more: it has looked at much."""
+        end = begin = self._next if before is None else before
+        found, scanned = list[PositionedLine](), 0
+        for frame, fd in self._frames_back(end, since) if count else ():
+            if scanned >= _SCANNED_BYTES:
+                return LogPart(lines=found, position=end - 1, more=True, begin=begin)
+            lines, begin = _lines(fd, frame), frame.first
+            scanned += size_of(lines)
+            part = [
+                PositionedLine(position=position, line=line)
+                for position, line in enumerate(lines, begin)
+                if line.at >= since and (wanted is None or wanted(line))
+            ]
+            found = part[-(count - len(found)) :] + found
             if len(found) >= count:
                 break
-            found = self._last_of(segment, end, count - len(found), since, wanted) + found
-        return LogPart(lines=found, position=end - 1)
+        return LogPart(lines=found, position=end - 1, begin=begin)
 
     def trim(self, now: float) -> None:
         """Drop the oldest segments, by bytes and by age; never the newest, nor the newest that has something."""
@@ -163,20 +181,12 @@ class AppLog:
             if self._frames and self._began_ns < oldest_ns + int(self._limits.kept_s * 1e9 * 7 / 8):
                 self._size = self._limits.segment_bytes  # the next frame begins a segment, so that this one can go
 
-    def _last_of(self, segment: Path, end: int, count: int, since: int, wanted: Wanted | None) -> list[PositionedLine]:
-        """The last `count` of one segment: from its end on, a frame at a time."""
-        found = list[PositionedLine]()
-        with suppress(FileNotFoundError), _opened(segment) as fd:
-            for frame in reversed([each for each in _frames(fd, 0, end) if each.last_ns >= since]):
-                part = [
-                    PositionedLine(position=position, line=line)
-                    for position, line in enumerate(_lines(fd, frame), frame.first)
-                    if line.at >= since and (wanted is None or wanted(line))
-                ]
-                found = part[-(count - len(found)) :] + found
-                if len(found) >= count:
-                    break
-        return found
+    def _frames_back(self, end: int, since: int) -> Iterator[tuple[_Frame, int]]:
+        """Those before position `end` that have something that is not older than `since`, from the last one on."""
+        for segment in reversed(_segments(self.directory)):
+            with suppress(FileNotFoundError), _opened(segment) as fd:
+                for frame in reversed([each for each in _frames(fd, 0, end) if each.count and each.last_ns >= since]):
+                    yield frame, fd
 
     def _frames_from(self, after: int, end: int, since: int) -> Iterator[tuple[_Frame, int]]:
         """Those that have something past `after` and before `end`, that is not older than `since`."""

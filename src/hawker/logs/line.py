@@ -106,6 +106,11 @@ def closed_lines(facts: MachineFacts, open_lines: Iterable[OpenLine]) -> list[Ke
     return [_line(facts, each.stream, each.process, each.at, each.data) for each in open_lines]
 
 
+def size_of(lines: Iterable[KeptLine]) -> int:
+    """Bytes, with what each line costs beside its text."""
+    return sum(len(line.text) + LINE_BYTES for line in lines)
+
+
 def lost_line(facts: MachineFacts, at: int, pieces: int) -> KeptLine:
     """In the place of output that was written over before it could be taken."""
     text = f"{pieces} pieces of output were lost: the machine wrote faster than they could be kept"

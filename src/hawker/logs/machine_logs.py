@@ -10,6 +10,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,7 +25,7 @@ from hawker.errors import HawkerError
 from hawker.fair.threads import Pool, in_thread, on_behalf_of
 from hawker.ids import AppName, MachineId
 from hawker.log import bind
-from hawker.logs.app_log import AppLog, LogLimits, LogPart
+from hawker.logs.app_log import AppLog, LogLimits, LogPart, PositionedLine, Wanted
 from hawker.logs.line import (
     LINE_BYTES,
     OPEN_FOR_NS,
@@ -35,6 +36,7 @@ from hawker.logs.line import (
     event_line,
     lines_of,
     lost_line,
+    size_of,
 )
 from hawker.record.app import APPS
 from hawker.record.machine import BY_APP, DESTROYED, EVENTS, MACHINES, EventRecord, MachineRecord
@@ -173,10 +175,21 @@ class MachineLogs:
         part = await self.ask(app, lambda log: log.read(after, most_lines=most_lines, most_bytes=most_bytes))
         return LogPart(lines=(), position=after) if part is None else part
 
-    async def tail(self, app: AppName, count: int) -> LogPart:
-        """As `AppLog.tail`."""
-        part = await self.ask(app, lambda log: log.tail(count))
-        return LogPart(lines=(), position=-1) if part is None else part
+    async def tail(
+        self, app: AppName, count: int, *, since: int = 0, wanted: Wanted | None = None, within_s: float = 0.0
+    ) -> LogPart:
+        """As `AppLog.tail`, by so many looks as begin `within_s` seconds, and one at least: others have their turns in
+        between, and who goes away is not worked for any longer."""
+        until = self._clock.monotonic() + within_s
+        found, end, before, more = list[PositionedLine](), -1, None, True
+        while more:
+            look = partial(AppLog.tail, count=count - len(found), before=before, since=since, wanted=wanted)
+            part = await self.ask(app, look)
+            if part is None:
+                break
+            found, end, before = [*part.lines, *found], max(end, part.position), part.begin
+            more = part.more and self._clock.monotonic() < until
+        return LogPart(lines=found, position=end)
 
     async def wait(self, app: AppName, after: int, timeout_s: float) -> None:
         """Until the app's log has something past position `after`, or the time is over."""
@@ -310,14 +323,14 @@ class MachineLogs:
     def _taken(self, log: AppLog, looks: Sequence[_Look], words: Sequence[KeptLine]) -> int:
         """In frames of bounded size, each with the cursors behind its lines."""
         now_ns = int(self._clock.now() * 1e9)
-        lines, cursors, size, kept = list(words), dict[str, Cursor](), _size_of(words), 0
+        lines, cursors, size, kept = list(words), dict[str, Cursor](), size_of(words), 0
         for look in looks:
             if kept + size > _LOOK_BYTES and not (look.events or look.closing):
                 continue  # its turn comes
             before = log.cursors.get(look.record.id, Cursor())
             for found, cursor in self._of_machine(look, before, now_ns):
                 lines += found
-                size += _size_of(found)
+                size += size_of(found)
                 if cursor != before:
                     cursors[look.record.id] = before = cursor
                 if size >= _LOOK_BYTES:
@@ -425,10 +438,6 @@ class MachineLogs:
                 continue
             with suppress(*_FAILURES):
                 (logs.get(each) or AppLog(each, self._limits, now)).trim(now)
-
-
-def _size_of(lines: Iterable[KeptLine]) -> int:
-    return sum(len(line.text) + LINE_BYTES for line in lines)
 
 
 def _portions(chunks: Iterable[OutputChunk]) -> Iterator[Sequence[OutputChunk]]:

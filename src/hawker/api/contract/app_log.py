@@ -74,7 +74,8 @@ class AppLogPageQuery(AppLogQuery, frozen=True, kw_only=True):
 
 
 class AppLogPage(Answer, frozen=True, kw_only=True):
-    """Oldest first. `more`: there is more right now. `away` are nodes that could not be asked; what they have comes
+    """Oldest first. `more`: there is more right now, also where a page has no lines: nodes have looked at much that was
+    not selected, and go on from `next`. `away` are nodes that could not be asked; what they have comes
     when they are back."""
 
     lines: tuple[LogLine, ...]
@@ -99,7 +100,7 @@ class NodeLogQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeLogPart(Answer, frozen=True, kw_only=True):
-    """`position` is how far was looked, -1 for nowhere yet."""
+    """`position` is how far was looked, -1 for nowhere yet; with `more` there may be no lines, as in `AppLogPage`."""
 
     lines: tuple[LogLine, ...]
     position: int
