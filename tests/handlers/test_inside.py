@@ -1,3 +1,4 @@
+from contextlib import AsyncExitStack
 from functools import partial
 
 import anyio
@@ -6,8 +7,10 @@ import pytest
 from hawker.api.contract.exec import (
     EXEC_MACHINE,
     LIST_PROCESSES,
+    MACHINE_ATTACH,
     MACHINE_LOGS,
     MACHINE_TERMINAL,
+    AttachRequest,
     ExecAnswer,
     ExecRequest,
     Exited,
@@ -23,7 +26,7 @@ from hawker.api.contract.exec import (
 from hawker.api.contract.machine_operation import CREATE_LEASE
 from hawker.api.contract.node import LogChunk
 from hawker.errors import BadRequest, DeadlineExceeded, LeaseHeld, NotFound, OverShare, WrongState
-from hawker.fair.table import FOLLOWERS_OF_MACHINE
+from hawker.fair.table import EXECS_OF_MACHINE, FOLLOWERS_OF_MACHINE
 from hawker.handlers.inside import joined
 from hawker.ids import MachineId
 from hawker.machine import State
@@ -221,6 +224,23 @@ async def test_a_terminal_is_opened_in_the_container_that_is_named(worker: SimWo
     request = TerminalRequest(command=("sh", "-c", "echo $ME"), container="db")
     async with worker.api.socket(MACHINE_TERMINAL, request, params=params(machine_id)) as channel:
         assert await channel.receive() == Output(stream=1, data=b"db\n")
+
+
+async def test_commands_in_one_machine_are_bounded(worker: SimWorker, stall: MemoryWorld) -> None:
+    """Ways into it are left for its stop."""
+    machine_id, other = await worker.started(), await worker.started()
+    opening = TerminalRequest(command=("serve",))
+    async with AsyncExitStack() as terminals:
+        for _ in range(EXECS_OF_MACHINE.each):
+            await terminals.enter_async_context(worker.api.socket(MACHINE_TERMINAL, opening, params=params(machine_id)))
+        await stall.clock.sleep(1)
+        with pytest.raises(OverShare, match="commands and terminals in a machine"):
+            await _exec(worker, machine_id, "true")
+        async with worker.api.socket(MACHINE_ATTACH, AttachRequest(), params=params(machine_id)) as attached:
+            with pytest.raises(OverShare, match="commands and terminals in a machine"):
+                await attached.receive()
+        assert (await _exec(worker, other, "true")).exit_code == 0
+    assert (await _exec(worker, machine_id, "true")).exit_code == 0  # there is room again
 
 
 async def test_followers_of_one_machine_and_of_one_app_are_bounded(worker: SimWorker, stall: MemoryWorld) -> None:

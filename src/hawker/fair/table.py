@@ -180,7 +180,6 @@ BUILDS_WHILE_IT_COMES = Share(
     key="organization",
     over="the image is unpacked after its download",
 )
-
 HANDOVERS = Share(
     name="pieces of images for other nodes",
     total=8,
@@ -205,7 +204,6 @@ UPLOADS = Share(
     key="app",
     over="the upload waits for its turn; then 429, `over_share`",
 )
-
 GRAPHQL_OPERATIONS = Share(
     name="GraphQL operations under way",
     total=32,
@@ -222,6 +220,8 @@ EXECS = Share(
     key="app",
     over="429, `over_share`",
 )
+EXECS_OF_MACHINE = msgspec.structs.replace(EXECS, name="commands and terminals in a machine", each=8, key="machine")
+"""Fewer than the ways into a machine, of which a QEMU has 12: what is left is for its stop and its upkeep."""
 PORT_CONNECTIONS = Share(
     name="connections to machines' ports through the API",
     total=1024,
@@ -279,7 +279,6 @@ FOLLOWERS_OF_MACHINE = Share(
     key="machine",
     over="429, `over_share`",
 )
-
 FOLLOWERS_OF_LOG = Share(
     name="followers of an app's log",
     total=1024,
@@ -381,6 +380,7 @@ SHARES = (
     RESTORES,
     GRAPHQL_OPERATIONS,
     EXECS,
+    EXECS_OF_MACHINE,
     DNS_FORWARDS,
     DNS_FORWARDS_OF_NETWORK,
     DNS_CONNECTIONS,

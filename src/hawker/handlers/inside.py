@@ -44,7 +44,7 @@ from hawker.api.route import Call, NoQuery
 from hawker.clock import Clock
 from hawker.config.process_rules import signal_number
 from hawker.errors import BadRequest, DeadlineExceeded, Unavailable, WrongState, one_error
-from hawker.fair.table import EXECS, FOLLOWERS, FOLLOWERS_OF_MACHINE
+from hawker.fair.table import EXECS, EXECS_OF_MACHINE, FOLLOWERS, FOLLOWERS_OF_MACHINE
 from hawker.fair.threads import Pool, in_thread
 from hawker.fair.turns import Turns
 from hawker.handlers.machines import MachineFinder
@@ -138,7 +138,8 @@ class InsideHandlers:
         self._driver = driver
         self._clock = clock
         self._meter = meter
-        self._execs, self._followers, self._followed = Turns(EXECS), Turns(FOLLOWERS), Turns(FOLLOWERS_OF_MACHINE)
+        self._execs, self._inside = Turns(EXECS), Turns(EXECS_OF_MACHINE)
+        self._followers, self._followed = Turns(FOLLOWERS), Turns(FOLLOWERS_OF_MACHINE)
 
     @answers(EXEC_MACHINE)
     async def exec(self, call: Call[MachineParams, NoQuery, ExecRequest]) -> ExecAnswer:
@@ -156,8 +157,8 @@ class InsideHandlers:
 
     @asynccontextmanager
     async def _session(self, record: MachineRecord, spec: ExecSpec) -> AsyncIterator[ExecSession]:
-        """Raises `OverShare` when the app has as many commands under way as one may have."""
-        with self._execs.hold_now(record.app):
+        """Raises `OverShare` when the app or the machine has as many commands under way as one may have."""
+        with self._execs.hold_now(record.app), self._inside.hold_now(record.id):
             async with _closing(await self._driver.exec(record.id, spec)) as session:
                 yield session
 
@@ -218,7 +219,7 @@ class InsideHandlers:
     ) -> None:
         """What was written before comes first, then the process's output as it comes."""
         record = self._started(call.params)
-        with self._execs.hold_now(record.app):
+        with self._execs.hold_now(record.app), self._inside.hold_now(record.id):
             session, position = await self._attached(record.id, call.body)
             async with _closing(session):
                 await self._send_earlier(record.id, position, channel)

@@ -13,9 +13,12 @@ from hawker.clock import ManualClock, SystemClock
 from hawker.errors import SnapshotLost, Unavailable, WrongState
 from hawker.runtime.driver import Phase
 from hawker.runtime.pilot import frames, messages
+from hawker.runtime.pilot.channel import UnixSocketChannel
+from hawker.runtime.pilot.connection import Connection
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.pilot.exit import replay_journal
 from hawker.runtime.pilot.frames import FrameKind, FrameParser
+from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.process import ProcessTechnology, process_driver
 from tests.runtime.pilot.guests import Guest, Program
 from tests.runtime.pilot.liar import HELLO
@@ -23,6 +26,7 @@ from tests.runtime.plain import MACHINE, marked, spec
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
+PEERS_MAX = 32  # of guest/peer.h
 GREET = f"""import socket, time
 c = socket.socket(fileno=3).accept()[0]
 c.recv({len(messages.hello())}, socket.MSG_WAITALL)
@@ -45,6 +49,41 @@ async def test_a_pilot_that_does_not_answer_is_killed_by_stop(driver: PilotDrive
     os.kill(pid, signal.SIGSTOP)
     assert (await hasty.stop(MACHINE, "SIGTERM", 0.1)).signal == 9
     assert marked(running) == []
+
+
+class Crowded(UnixSocketChannel):
+    """Clients have all the room of its pilot. Who asks has no way in; then there is one and the pilot hangs up; then
+    they go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._clients: list[Connection] = []
+        self._asked = 0
+
+    async def crowd(self, run: RunDir) -> None:
+        self._clients = [super(Crowded, self).connect(run) for _ in range(PEERS_MAX)]
+        for client in self._clients:
+            await client.hello()
+
+    def connect(self, run: RunDir) -> Connection:
+        self._asked += bool(self._clients)
+        if self._asked == 1:
+            raise Unavailable("all ways into the machine are taken")
+        while self._asked == 3 and self._clients:
+            self._clients.pop().close()
+        return super().connect(run)
+
+
+async def test_a_stop_is_asked_for_again_until_the_pilot_has_room_for_it(tmp_path: Path) -> None:
+    technology = ProcessTechnology()
+    technology.channel = channel = Crowded()
+    driver = PilotDriver(technology, tmp_path, SystemClock(), stop_grace_s=0.1)
+    with anyio.fail_after(120):
+        await driver.start(spec("trap 'exit 7' TERM; echo up; while true; do sleep 0.05; done"))
+        await eventually(lambda: bool(driver.output(MACHINE)))
+        await channel.crowd(RunDir(tmp_path / MACHINE / "run"))
+        assert (await driver.stop(MACHINE, "SIGTERM", 20.0)).exit_code == 7
+        await driver.destroy(MACHINE)
 
 
 async def test_a_daemon_that_died_before_it_noted_the_pilot_is_no_loss(driver: PilotDriver, tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 
 from hawker.clock import ManualClock
 from hawker.config import Container
 from hawker.config.effective import Healthcheck, healthchecks
+from hawker.fair.table import CHECKS_OF_MACHINE
+from hawker.fair.turns import Turns
 from hawker.ids import MachineId
 from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
@@ -26,14 +29,14 @@ def check(**given: Any) -> Healthcheck:
 async def asker(worker: SimWorker, stall: MemoryWorld) -> Asker:
     machine_id = await worker.started(containers=CONTAINERS)
     await stall.clock.sleep(0.1)
-    return Asker(worker.parts.deps.driver, stall.prober, MachineId(machine_id), "fdaa::2")
+    return Asker(worker.parts.deps.driver, stall.prober, Turns(CHECKS_OF_MACHINE), MachineId(machine_id), "fdaa::2")
 
 
 async def asked(**given: Any) -> Probe:
     """As it goes over the network."""
     prober = FakeProber()
     driver = FakeDriver(FakeHost(ManualClock()))
-    await Asker(driver, prober, MachineId("m"), "fdaa::2", "a")(0, check(**given))
+    await Asker(driver, prober, Turns(CHECKS_OF_MACHINE), MachineId("m"), "fdaa::2", "a")(0, check(**given))
     (probe,) = prober.asked
     return probe
 
@@ -84,8 +87,25 @@ async def test_a_command_that_is_not_there_or_takes_too_long_fails(worker: SimWo
     assert late == ProbeResult(False, "the command did not end within 2 s")
 
 
+async def test_commands_of_one_machine_wait_for_their_turn_before_their_time_begins(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
+    ask, before = await asker(worker, stall), stall.clock.now()
+    found: list[ProbeResult] = []
+
+    async def one() -> None:
+        found.append(await ask(0, check(exec={"command": ["sleep", "3"]}, timeout=4)))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(2 * CHECKS_OF_MACHINE.each):
+            tasks.start_soon(one)
+    assert all(each.passing for each in found)
+    assert stall.clock.now() - before == pytest.approx(6, abs=0.1)
+
+
 async def test_a_machine_that_is_gone_fails_its_checks(worker: SimWorker, stall: MemoryWorld) -> None:
-    ask = Asker(worker.parts.deps.driver, stall.prober, MachineId("00000000000009"), "fdaa::2")
+    gone = MachineId("00000000000009")
+    ask = Asker(worker.parts.deps.driver, stall.prober, Turns(CHECKS_OF_MACHINE), gone, "fdaa::2")
     assert not (await ask(0, check(exec={"command": ["true"]}))).passing
 
 

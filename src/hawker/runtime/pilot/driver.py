@@ -48,6 +48,7 @@ BOOT_TIMEOUT_S = 45.0  # for a guest to boot and have its spec running: emulated
 ATTACH_VERSION = COPY_VERSION = 4  # of the protocol that speaks of them
 REST_S = 2.0  # what a pilot gives the processes that are left when its machine ends
 STOP_GRACE_S = 5.0  # beyond the stop's own timeout, for the pilot to bury and record
+_ASK_AGAIN_S = 0.2
 _LAST_WORDS_S = 20.0  # for a guest to end whose pilot says that it does, or says no more
 
 
@@ -341,14 +342,24 @@ class PilotDriver:
             await self._technology.resume(run)
         except (SnapshotLost, Unavailable):  # nobody is there to be asked
             await self._technology.kill(machine_id, run, run.pid())
-        with suppress(Unavailable):
-            async with self._link.connect(run) as pilot:
-                requests.request_stop(pilot, number, timeout_s)
-                inside("asked")
         with anyio.move_on_after(timeout_s + self._stop_grace_s):
+            await self._ask_to_stop(run, number, timeout_s)
             return await self.wait(machine_id)
         await self._technology.kill(machine_id, run, run.pid())
         return await self.wait(machine_id)
+
+    async def _ask_to_stop(self, run: RunDir, signal: int, timeout_s: float) -> None:
+        """Return when the pilot has the request, or nobody is there to have it. While its clients have all the ways to
+        a pilot, there is none for us, or it hangs up before its hello: then again, and it has so much less time."""
+        kill_at = anyio.current_time() + timeout_s
+        while run.lives():
+            with suppress(Unavailable):
+                async with self._link.connect(run) as pilot:
+                    await pilot.hello()
+                    requests.request_stop(pilot, signal, max(0.0, kill_at - anyio.current_time()))
+                    inside("asked")
+                    return
+            await self._clock.sleep(_ASK_AGAIN_S)
 
     async def conclude(self, machine_id: MachineId, index: int) -> Exit:
         run = self._files.existing(machine_id)

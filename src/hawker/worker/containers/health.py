@@ -9,6 +9,7 @@ from hawker.clock import Clock
 from hawker.config.effective import Healthcheck
 from hawker.config.machine import ExecHealthcheck, HttpHealthcheck, TcpHealthcheck
 from hawker.errors import HawkerError
+from hawker.fair.turns import Turns
 from hawker.ids import MachineId
 from hawker.record.machine import CheckResult
 from hawker.runtime.driver import Driver, ExecSession, ExecSpec
@@ -20,14 +21,22 @@ _CLOSE_S = 5.0
 
 
 class Asker:
-    """`host` and `ipv4` are the machine's addresses; its probes count in the share of `app`. Never raises for what a
-    machine does."""
+    """`host` and `ipv4` are the machine's addresses; its probes count in the share of `app`, its commands in the
+    machine's share of `commands`. Never raises for what a machine does."""
 
     def __init__(
-        self, driver: Driver, prober: Prober, machine_id: MachineId, host: str, app: str = "", ipv4: str | None = None
+        self,
+        driver: Driver,
+        prober: Prober,
+        commands: Turns,
+        machine_id: MachineId,
+        host: str,
+        app: str = "",
+        ipv4: str | None = None,
     ) -> None:
         self._driver = driver
         self._prober = prober
+        self._commands = commands
         self._machine_id = machine_id
         self._host = host
         self._app = app
@@ -68,17 +77,21 @@ class Asker:
 
     async def _exec(self, spec: ExecSpec, timeout_s: float) -> ProbeResult:
         try:
-            with anyio.fail_after(timeout_s):
-                session = await self._driver.exec(self._machine_id, spec)
-                try:
-                    return await _run(session)
-                finally:
-                    with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_S):
-                        await session.close()
+            async with self._commands.hold(self._machine_id):
+                with anyio.fail_after(timeout_s):
+                    return await self._finding(spec)
         except TimeoutError:
             return ProbeResult(False, f"the command did not end within {timeout_s:g} s")
         except (HawkerError, OSError) as error:
             return ProbeResult(False, str(error)[:_OUTPUT_BYTES])
+
+    async def _finding(self, spec: ExecSpec) -> ProbeResult:
+        session = await self._driver.exec(self._machine_id, spec)
+        try:
+            return await _run(session)
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_S):
+                await session.close()
 
 
 async def _run(session: ExecSession) -> ProbeResult:

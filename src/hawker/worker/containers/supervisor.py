@@ -19,6 +19,8 @@ from hawker.clock import Clock
 from hawker.config import Container
 from hawker.config.effective import container_restart, container_stop, healthchecks
 from hawker.errors import HawkerError, NotFound, leaf_of
+from hawker.fair.table import CHECKS_OF_MACHINE
+from hawker.fair.turns import Turns
 from hawker.ids import InstanceId, MachineId
 from hawker.log import bind
 from hawker.machine import State
@@ -46,6 +48,7 @@ class ContainerSupervisor:
         driver: Driver,
         clock: Clock,
         prober: Prober,
+        commands: Turns,
         record: MachineRecord,
         turned: Callable[[], None],
     ) -> None:
@@ -58,7 +61,9 @@ class ContainerSupervisor:
         self._instance: InstanceId = record.running.instance_id
         self._containers = record.config.containers or ()
         self._rules = rules_of(self._containers)
-        self._ask = Asker(driver, prober, record.id, record.network.private_ip, record.app, record.network.ipv4)
+        self._ask = Asker(
+            driver, prober, commands, record.id, record.network.private_ip, record.app, record.network.ipv4
+        )
         self._turned = turned
         self._wake = anyio.Event()
         self._watches: dict[int, _Watched] = {}
@@ -314,6 +319,7 @@ class ContainerSupervisors:
         self._clock = clock
         self._changes = changes
         self._prober = prober
+        self._commands = Turns(CHECKS_OF_MACHINE)  # those over the network are the prober's
         self._tended: dict[MachineId, _Tended] = {}
         self._noted: dict[MachineId, None] = {}  # in order, so that a run can be repeated
         self._wake = anyio.Event()
@@ -368,6 +374,7 @@ class ContainerSupervisors:
                 self._driver,
                 self._clock,
                 self._prober,
+                self._commands,
                 record,
                 lambda: self._turned(machine_id),
             )
