@@ -50,6 +50,18 @@ def test_a_second_launch_beside_a_living_pilot_is_impossible(tmp_path: Path) -> 
         pass
 
 
+def test_a_launch_forgets_the_process_id_of_the_one_before(tmp_path: Path) -> None:
+    """It may be a stranger's by now; but not that of a pilot that lives."""
+    run = RunDir(tmp_path)
+    run.write_pid(1)
+    with pilot_files(run):
+        assert run.alive() and run.pid() is None
+        run.write_pid(2)
+        with pytest.raises(BlockingIOError), pilot_files(run):
+            pass
+        assert run.pid() == 2
+
+
 pytestmark = pytest.mark.anyio
 
 

@@ -47,6 +47,15 @@ def test_a_journal_is_locked_and_takes_no_space_before_the_guest_writes(run: Run
     assert not run.alive() and journal_disk_output(run, OutputReader(), NOW) == []
 
 
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_launch_forgets_the_process_id_of_the_one_before(run: RunDir, resumed: bool) -> None:
+    """It may be a stranger's by now, who would be waited for, or killed, as long as the new one lives."""
+    run.journal.touch()
+    run.write_pid(1)
+    with journal_disk_file(run, SPEC, resumed=resumed):
+        assert run.alive() and run.pid() is None
+
+
 def test_a_fresh_one_is_empty_and_a_resumed_one_is_kept(run: RunDir) -> None:
     with journal_disk_file(run, SPEC):
         write(run, 0, journal_record(3, STAMP))

@@ -64,6 +64,7 @@ def pilot_files(run: RunDir) -> Iterator[tuple[int, ...]]:
         listener.listen(_BACKLOG)
         journal = stack.enter_context(_fresh(run.journal))
         fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        run.forget_pid()
         outputs = [stack.enter_context(_fresh(path)) for path in run.outputs]
         yield (listener.fileno(), journal, *outputs)
 

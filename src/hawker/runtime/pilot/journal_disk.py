@@ -31,6 +31,7 @@ def journal_disk_file(run: RunDir, spec: InstanceSpec, *, resumed: bool = False)
     fd = os.open(run.journal, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | anew, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        run.forget_pid()
         os.ftruncate(fd, JOURNAL_BYTES + 2 * segment_bytes(spec))
         yield fd
     finally:

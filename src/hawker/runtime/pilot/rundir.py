@@ -125,6 +125,10 @@ class RunDir(ValueObject, frozen=True):
     def write_pid(self, pid: int) -> None:
         _write(self._pid, pid)
 
+    def forget_pid(self) -> None:
+        """Whoever holds the lock from now on is not the one that was started before."""
+        self._pid.unlink(missing_ok=True)
+
     def remove(self, trash: Path | None = None) -> None:
         """To `trash`, on the same file system, which its owner empties; without one all of it is removed now."""
         if trash is None:
