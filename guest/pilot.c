@@ -31,6 +31,7 @@
 #include "port.h"
 #include "power.h"
 #include "session.h"
+#include "spawn.h"
 
 enum { USAGE = 125, REAP_MS = 2000, FLUSH_MS = 200, CLOEXEC_RANGE = 4 };
 
@@ -97,11 +98,11 @@ static void begin_as_init(void) {
     boot_streams();
 }
 
-/* No descriptor of ours reaches the workload, and it cannot take one from /proc/1/fd. */
+/* No descriptor of ours reaches the workload but that of /dev/null, and it cannot take one from /proc/1/fd. */
 static void guard(void) {
     int null;
     while ((null = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && null < 3) (void)fcntl(null, F_SETFD, 0);
-    if (null >= 0) close(null);
+    if (null >= 0) spawn_keep_null(null);
     if (syscall(SYS_close_range, 3, ~0U, CLOEXEC_RANGE) < 0)
         for (int fd = 3; fd < 1024; fd++) (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     prctl(PR_SET_DUMPABLE, 0);

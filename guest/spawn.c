@@ -5,13 +5,28 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "become.h"
 
+enum { MEMORY_DEVICES = 1, NULL_DEVICE = 3 };
+
+static int null_fd = -1;
+
 void close_fd(int *fd) {
     if (*fd >= 0) close(*fd);
     *fd = -1;
+}
+
+void spawn_keep_null(int fd) {
+    const dev_t null = makedev(MEMORY_DEVICES, NULL_DEVICE);
+    struct stat about;
+    if (fstat(fd, &about) == 0 && S_ISCHR(about.st_mode) && about.st_rdev == null)
+        null_fd = fd;
+    else
+        close(fd);
 }
 
 /* Both ends of what a child has as stdin, stdout and stderr. */
@@ -44,17 +59,20 @@ static int open_pipe(int *ours, int *theirs, bool we_read) {
     return fcntl(*ours, F_SETFL, O_NONBLOCK);
 }
 
+/* What was kept, never what is at the path now: the machine may have put a FIFO there, or a link to one of our own
+ * descriptors. */
+static int open_nothing(int *theirs) {
+    int unused;
+    *theirs = null_fd < 0 ? -1 : fcntl(null_fd, F_DUPFD_CLOEXEC, 3);
+    if (*theirs >= 0) return 0;
+    /* an image without /dev: a pipe that nobody writes to ends as well */
+    if (open_pipe(&unused, theirs, false) < 0) return -1;
+    return close(unused);
+}
+
 static int open_pipes(struct child *child, struct ends *ends, enum stdin_use use) {
-    if (use == STDIN_OPEN) {
-        if (open_pipe(&child->in, &ends->theirs[0], false) < 0) return -1;
-    } else {
-        ends->theirs[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        if (ends->theirs[0] < 0) { /* an image without /dev: a pipe that nobody writes to ends as well */
-            int unused;
-            if (open_pipe(&unused, &ends->theirs[0], false) < 0) return -1;
-            close(unused);
-        }
-    }
+    int result = use == STDIN_OPEN ? open_pipe(&child->in, &ends->theirs[0], false) : open_nothing(&ends->theirs[0]);
+    if (result < 0) return -1;
     return open_pipe(&child->out[0], &ends->theirs[1], true) < 0 || open_pipe(&child->out[1], &ends->theirs[2], true) < 0
                ? -1
                : 0;

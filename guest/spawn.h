@@ -18,6 +18,9 @@ struct child {
 
 enum stdin_use { STDIN_NULL, STDIN_OPEN };
 
+/* Takes over what /dev/null was before anything of the machine ran, as the input of whoever has none. */
+void spawn_keep_null(int fd);
+
 int spawn(struct child *child, const struct command *command, enum stdin_use use, const struct spec *spec,
           struct failure *why);
 

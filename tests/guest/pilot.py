@@ -127,8 +127,8 @@ class Pilot:
 
 
 @contextmanager
-def pilot(files: Path, *left_open: int, way_in: str = "stream") -> Iterator[Pilot]:
-    """`left_open` are descriptors that it inherits by mistake."""
+def pilot(files: Path, *left_open: int, way_in: str = "stream", command: tuple[str, ...] = ()) -> Iterator[Pilot]:
+    """`left_open` are descriptors that it inherits by mistake; `command` is what becomes the pilot."""
     ours, theirs = socket.socketpair()
     ours.settimeout(DEADLINE_S)
     opened = [
@@ -141,7 +141,7 @@ def pilot(files: Path, *left_open: int, way_in: str = "stream") -> Iterator[Pilo
         for word in (f"--{name}", str(fd))
     ]
     program = subprocess.Popen(
-        [str(guest.pilot_path()), *options], pass_fds=[*fds, *left_open], stdin=subprocess.DEVNULL
+        [*(command or (str(guest.pilot_path()),)), *options], pass_fds=[*fds, *left_open], stdin=subprocess.DEVNULL
     )
     theirs.close()
     for fd in opened:

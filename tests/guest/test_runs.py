@@ -1,7 +1,10 @@
 """The pilot program: runs of single processes, in a machine that ends when it is told to."""
 
 import os
+import shutil
 import signal
+import stat
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,10 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hawker import guest
 from hawker.runtime.driver import ExecSpec, ProcessPhase
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.frames import FrameKind, PayloadReader
 from tests.guest.pilot import Pilot, pilot, spec
+from tests.guest.vm import make_tree
 from tests.waiting import wait_for
 
 
@@ -116,6 +121,49 @@ def test_the_conclusion_is_told_and_recorded(tmp_path: Path) -> None:
         story = running.story()
         assert story.final_exit == told == story.runs[0].last_exit
         assert story.runs[1].state is ProcessPhase.EXITED and story.first_exit is None
+
+
+def test_empty_input_is_the_same_for_all_runs(tmp_path: Path) -> None:
+    """It is what was opened before the first: later, a machine may have put anything at its path."""
+    mark = f"{sys.executable} -c 'import fcntl, os; fcntl.fcntl(0, fcntl.F_SETFL, os.O_NONBLOCK)'"
+    with pilot(tmp_path) as running:
+        begun(running, spec(f"readlink /proc/self/fd/0; grep ^flags /proc/self/fdinfo/0; {mark}", told=True, held=(0,)))
+        running.watch()
+        run_to_its_end(running, 1)
+        run_to_its_end(running, 2)
+        path, _, flags, again, _, marked = _said(running).split()
+        assert path == again == "/dev/null"
+        assert int(marked, 8) == int(flags, 8) | os.O_NONBLOCK
+
+
+def run_to_its_end(running: Pilot, run: int) -> None:
+    running.stream.sendall(messages.run_request(9, 0, run))
+    running.until(0, ProcessPhase.EXITED, run)
+
+
+def _said(running: Pilot) -> str:
+    return b"".join(chunk.data for chunk in running.output()).decode()
+
+
+@pytest.mark.root
+def test_empty_input_is_never_what_a_machine_puts_in_its_place(tmp_path: Path) -> None:
+    root, null = tmp_path / "root", tmp_path / "root/dev/null"
+    make_tree(root)
+    shutil.copy(guest.pilot_path(), root / "pilot")
+    (root / "secret").write_text("of the host")
+    null.parent.mkdir()
+    os.mknod(null, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    with pilot(tmp_path, command=("chroot", str(root), "/pilot")) as running:
+        begun(running, spec("echo begun; cat", told=True, held=(0,)))
+        running.watch()
+        run_to_its_end(running, 1)
+        null.unlink()
+        null.symlink_to("/secret")
+        run_to_its_end(running, 2)
+        null.unlink()
+        os.mkfifo(null)
+        run_to_its_end(running, 3)
+        assert _said(running).split() == ["begun"] * 3
 
 
 def test_output_that_a_run_leaves_in_its_pipes_is_kept(tmp_path: Path) -> None:
