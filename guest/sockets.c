@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SOCKETS_MAX = 256, PER_PROCESS_MAX = 16, ASKED_MAX = 64, LISTENING = 0x0A };
+enum { SOCKETS_MAX = 256, PER_PROCESS_MAX = 16, ASKED_MAX = 64, ANSWER_MS = 500, LISTENING = 0x0A };
 
 static struct {
     unsigned long inode;
@@ -97,7 +99,8 @@ _Noreturn static void collect_as_owner(pid_t pid, const struct stat *about, int 
     _exit(0);
 }
 
-/* Only its own user may see a process's descriptors, or who has capabilities that no machine has. */
+/* Only its own user may see a process's descriptors, or who has capabilities that no machine has. That user may stop
+ * the child, too: it has only so long to answer, and after one that does not nobody else is asked for this list. */
 static ssize_t ask_owner(pid_t pid, const char *held[PER_PROCESS_MAX]) {
     char path[64];
     struct stat about;
@@ -109,9 +112,14 @@ static ssize_t ask_owner(pid_t pid, const char *held[PER_PROCESS_MAX]) {
     pid_t child = fork();
     if (child == 0) collect_as_owner(pid, &about, ends[1]);
     close(ends[1]);
-    ssize_t got = child < 0 ? 0 : read(ends[0], held, PER_PROCESS_MAX * sizeof *held);
+    struct pollfd wait = {.fd = ends[0], .events = POLLIN};
+    ssize_t got = 0;
+    if (child > 0 && poll(&wait, 1, ANSWER_MS) > 0)
+        got = read(ends[0], held, PER_PROCESS_MAX * sizeof *held); /* it was written in one piece */
+    else
+        asked_owners = ASKED_MAX;
     close(ends[0]);
-    if (child > 0) (void)waitpid(child, NULL, 0);
+    if (child > 0 && kill(child, SIGKILL) == 0) (void)waitpid(child, NULL, 0);
     return got > 0 ? got / (ssize_t)sizeof *held : 0;
 }
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from contextlib import suppress
@@ -183,6 +184,20 @@ def test_the_workload_starts_with_signals_as_they_are(tmp_path: Path) -> None:
 
 def _said(running: Pilot) -> bytes:
     return b"".join(chunk.data for chunk in running.output())
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_a_workload_that_stops_whoever_asks_for_its_sockets_holds_up_nobody(tmp_path: Path) -> None:
+    """Without the capability that no machine has, they are asked for as the workload's own user."""
+    bare = ("setpriv", "--inh-caps=-sys_ptrace", "--bounding-set=-sys_ptrace", str(guest.pilot_path()))
+    stopper = "echo up; exec setpriv --reuid=64321 --clear-groups sh -c 'while :; do kill -STOP -1; done'"
+    with socket.create_server(("127.0.0.1", 0)), pilot(tmp_path, command=bare) as running:
+        running.run(spec(stopper))
+        wait_for(running.output)
+        for channel in range(1, 21):
+            running.send(FrameKind.LIST, channel)
+            running.take(FrameKind.LIST_END)
 
 
 def test_a_session_beyond_its_credit_is_cut_off(tmp_path: Path) -> None:
