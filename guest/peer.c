@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/vm_sockets.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,10 +195,21 @@ void peers_add(int fd) {
 
 struct peer *peers_add_carried(const struct carrier *carrier, void *owner) { return add(-1, carrier, owner); }
 
+/* A guest's kernel may lead its own processes to our vsock, too. */
+static bool is_of_guest(const struct sockaddr_vm *from) {
+    return from->svm_family == AF_VSOCK && from->svm_cid != VMADDR_CID_HOST;
+}
+
 static void accept_ready(void *owner, int fd, short events) {
+    struct sockaddr_vm from = {0};
+    socklen_t size = sizeof from;
     (void)owner, (void)events;
-    int accepted = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (accepted >= 0) peers_add(accepted);
+    int accepted = accept4(fd, (struct sockaddr *)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (accepted < 0) return;
+    if (is_of_guest(&from))
+        close(accepted);
+    else
+        peers_add(accepted);
 }
 
 void peers_open(const struct peer_handlers *given) { handlers = given; }

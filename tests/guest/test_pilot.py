@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,10 @@ from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.frames import FrameKind, PayloadReader
 from hawker.runtime.pilot.messages import PilotState
 from hawker.runtime.spec import GuestLink, InstanceLimits, InstanceSpec, ProcessSpec, RootDisk, VolumeDisk
-from tests.guest.pilot import Pilot, pilot, spec
+from tests.guest.pilot import DEADLINE_S, Pilot, pilot, spec
 from tests.waiting import wait_for
+
+VMADDR_CID_LOCAL = 1  # of linux/vm_sockets.h, and not in Python's `socket`
 
 
 def refusal(running: Pilot) -> str:
@@ -198,6 +200,26 @@ def test_a_workload_that_stops_whoever_asks_for_its_sockets_holds_up_nobody(tmp_
         for channel in range(1, 21):
             running.send(FrameKind.LIST, channel)
             running.take(FrameKind.LIST_END)
+
+
+def test_only_the_host_is_answered_on_vsock(tmp_path: Path) -> None:
+    """Where a guest's kernel leads its own processes there, they are hung up on."""
+    with ExitStack() as stack:
+        try:
+            listener, inside = (stack.enter_context(socket.socket(socket.AF_VSOCK)) for _ in range(2))
+            inside.settimeout(2.0)
+            listener.bind((socket.VMADDR_CID_ANY, socket.VMADDR_PORT_ANY))
+            listener.listen()
+            inside.connect((VMADDR_CID_LOCAL, listener.getsockname()[1]))
+        except OSError as error:
+            pytest.skip(f"this kernel leads nobody to its own vsock: {error}")
+        inside.settimeout(DEADLINE_S)
+        command = (str(guest.pilot_path()), "--listen", str(listener.fileno()))
+        program = subprocess.Popen(command, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL)
+        stack.enter_context(program)
+        stack.callback(program.terminate)
+        with suppress(ConnectionResetError):
+            assert inside.recv(100) == b""
 
 
 def test_a_session_beyond_its_credit_is_cut_off(tmp_path: Path) -> None:
