@@ -12,6 +12,7 @@
 
 static void answer_spec(struct peer *peer, const char *instance) {
     char why[160];
+    if (!machine_spec()->instance) return; /* it was stopped before: its exit, which comes now, is the answer */
     if (strcmp(instance, machine_spec()->instance) != 0) {
         snprintf(why, sizeof why, "instance %.64s runs here", machine_spec()->instance);
         peer_refuse(peer, 0, why);

@@ -33,7 +33,7 @@ struct process *machine_process(size_t index) { return index < spec.command_coun
 
 void machine_put_greeting(struct buffer *hello) {
     put_number(hello, state, 1);
-    put_string(hello, state == AWAITING ? "" : spec.instance);
+    put_string(hello, spec.instance ? spec.instance : ""); /* none, too, when it was stopped before it had one */
 }
 
 static size_t running(void) {

@@ -122,6 +122,17 @@ def test_a_stop_before_any_spec_ends_it(tmp_path: Path) -> None:
         assert final is not None and final.reason == "stopped before it started"
 
 
+def test_a_spec_that_comes_with_a_stop_before_it_is_answered_with_the_exit(tmp_path: Path) -> None:
+    with pilot(tmp_path) as waiting:
+        waiting.greet()
+        parts = messages.spec_frames(spec("exit 3"))
+        waiting.stream.sendall(messages.stop_request(signal.SIGTERM, 5.0) + b"".join(parts))
+        told = waiting.next()
+        assert told.kind == FrameKind.EXIT
+        assert messages.read_ending(PayloadReader(told.payload)).reason == "stopped before it started"
+        assert waiting.status() == 143
+
+
 def test_the_same_spec_again_is_answered_with_the_state(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         running.run(spec("sleep 1000"))

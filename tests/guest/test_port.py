@@ -106,6 +106,14 @@ def test_a_stop_counts_although_its_sender_has_ended_the_connection(tmp_path: Pa
         assert running.status() == 143
 
 
+def test_a_connection_that_begins_behind_a_stop_does_no_harm(tmp_path: Path) -> None:
+    """Before any spec: its greeting has no instance to name."""
+    stop = messages.hello() + messages.stop_request(signal.SIGTERM, 5.0)
+    with on_a_port(tmp_path) as (running, wire):
+        wire.sendall(serial_ports.begin(b"nonce  1") + serial_ports.escape(stop) + serial_ports.begin(OTHER))
+        assert running.status() == 143
+
+
 def test_a_protocol_error_ends_the_connection_and_not_the_port(tmp_path: Path) -> None:
     with on_a_port(tmp_path) as (running, wire):
         client = connected(running, wire, b"nonce  1")
