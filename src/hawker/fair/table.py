@@ -220,8 +220,8 @@ EXECS = Share(
     key="app",
     over="429, `over_share`",
 )
-EXECS_OF_MACHINE = msgspec.structs.replace(EXECS, name="commands and terminals in a machine", each=8, key="machine")
-"""Fewer than the ways into a machine, of which a QEMU has 12: what is left is for its stop and its upkeep."""
+EXECS_OF_MACHINE = msgspec.structs.replace(EXECS, name="commands and terminals in a machine", each=24, key="machine")
+"""Fewer than the 32 clients of a pilot: what is left is for its stop and its upkeep."""
 PORT_CONNECTIONS = Share(
     name="connections to machines' ports through the API",
     total=1024,

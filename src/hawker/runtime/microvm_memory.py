@@ -43,7 +43,7 @@ class MicroVMMemory:
         """Raises `Unavailable`."""
         try:
             with anyio.fail_after(ANSWER_TIMEOUT_S):
-                async with self._channel.connect(run) as pilot:
+                async with self._channel.connect(run, kept=True) as pilot:
                     await pilot.hello()
                     return await requests.memory(pilot)
         except TimeoutError as error:

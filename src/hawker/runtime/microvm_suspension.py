@@ -363,7 +363,7 @@ class SnapshotSuspension:
         await self._vmm.proceed(run)
         try:
             with anyio.fail_after(ANSWER_TIMEOUT_S):
-                async with self._channel.connect(run) as pilot:
+                async with self._channel.connect(run, kept=True) as pilot:
                     await pilot.hello()
                     await requests.set_clock(pilot, self._clock.now())
         except (TimeoutError, Unavailable, WrongState) as error:

@@ -65,13 +65,13 @@ class Crowded(UnixSocketChannel):
         for client in self._clients:
             await client.hello()
 
-    def connect(self, run: RunDir) -> Connection:
+    def connect(self, run: RunDir, *, kept: bool = False) -> Connection:
         self._asked += bool(self._clients)
         if self._asked == 1:
             raise Unavailable("all ways into the machine are taken")
         while self._asked == 3 and self._clients:
             self._clients.pop().close()
-        return super().connect(run)
+        return super().connect(run, kept=kept)
 
 
 async def test_a_stop_is_asked_for_again_until_the_pilot_has_room_for_it(tmp_path: Path) -> None:

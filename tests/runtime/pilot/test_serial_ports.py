@@ -19,6 +19,7 @@ from hawker.runtime.pilot.journal_disk import JOURNAL_BYTES
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.serial_ports import (
     END,
+    KEPT,
     NONCE_BYTES,
     PORTS,
     SerialPortsChannel,
@@ -86,9 +87,12 @@ async def test_a_run_spec_waits_for_a_guest_that_is_not_there_yet(channel: Seria
 
 async def test_each_client_has_a_port_to_itself_until_all_are_taken(channel: SerialPortsChannel, run: RunDir) -> None:
     with channel.files(run, SPEC) as (_, *ports):
-        clients = [channel.connect(run) for _ in ports]
-        with pytest.raises(Unavailable, match="all 12 ways into the machine are taken"):
+        clients = [channel.connect(run) for _ in ports[KEPT:]]
+        with pytest.raises(Unavailable, match="all 9 ways into the machine are taken"):
             channel.connect(run)
+        clients += [channel.connect(run, kept=True) for _ in range(KEPT)]
+        with pytest.raises(Unavailable, match="all 12 ways into the machine are taken"):
+            channel.connect(run, kept=True)
         clients[7].close()
         with pytest.raises(Unavailable):  # for what it has said may still be on its way
             channel.connect(run)

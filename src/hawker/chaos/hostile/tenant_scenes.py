@@ -342,7 +342,7 @@ SCENES = (
     ),
     Scene("a source that is claimed", From.TENANT, "tokens", forwarded_source, "the peer's address counts"),
     Scene("many log followers", From.TENANT, "log followers", log_followers, "16 of a machine, 64 of an app"),
-    Scene("many commands", From.TENANT, "exec sessions", exec_flood, "8 of a machine, 64 of an app, rate limits"),
+    Scene("many commands", From.TENANT, "exec sessions", exec_flood, "24 of a machine, 64 of an app, rate limits"),
     Scene("many waits", From.TENANT, "connections", wait_flood, _ENTRANCE),
     Scene("many reads", From.TENANT, "loop time", read_flood, _ENTRANCE),
     Scene("many orders", From.TENANT, "admission", order_flood, "rate limits of an app"),

@@ -39,9 +39,9 @@ class PilotChannel(Protocol):
         of them holds the journal's lock, and goes on to hold it there. A pilot that is `resumed` from a snapshot goes
         on with the journal and the output that it has."""
 
-    def connect(self, run: RunDir) -> Connection:
-        """Raises `Unavailable` when nobody listens, or every way in is taken. One that has not come up yet will find
-        the connection waiting."""
+    def connect(self, run: RunDir, *, kept: bool = False) -> Connection:
+        """Raises `Unavailable` when nobody listens, or every way in is taken; `kept` are ways that are the daemon's
+        own, where they are few. One that has not come up yet will find the connection waiting."""
 
     async def pid(self, run: RunDir) -> int | None:
         """The process of this host that holds the journal's lock, pilot or keeper, where the daemon that started it
@@ -90,7 +90,7 @@ class UnixSocketChannel:
         assert not resumed, "what is frozen stays in memory: it is never launched again"
         return pilot_files(run)
 
-    def connect(self, run: RunDir) -> Connection:
+    def connect(self, run: RunDir, *, kept: bool = False) -> Connection:
         return connect(run)
 
     async def pid(self, run: RunDir) -> int | None:

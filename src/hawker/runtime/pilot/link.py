@@ -48,7 +48,7 @@ class PilotLink:
 
     def connect(self, run: RunDir) -> Connection:
         """A connection on which nothing has been heard yet. Raises `Unavailable` when nobody listens."""
-        return self._channel.connect(run)
+        return self._channel.connect(run, kept=True)
 
     @asynccontextmanager
     async def open(self, machine_id: MachineId) -> AsyncIterator[Connection]:

@@ -31,6 +31,7 @@ _BEGIN = b"\xfe\x01"
 END = b"\xfe\x02"
 NONCE_BYTES = 8
 PORTS = 12  # conversations at a time; a port costs a VMM nothing while it is idle
+KEPT = 3  # of them for stops and upkeep: whatever runs in the machine, it can be ended in order
 _BACKLOG = 2  # a client may come before the VMM has seen the last one go
 
 
@@ -49,8 +50,8 @@ class SerialPortsChannel:
             listeners = [stack.enter_context(_listener(_socket_of(run, port))) for port in range(PORTS)]
             yield (ledger, *(listener.fileno() for listener in listeners))
 
-    def connect(self, run: RunDir) -> Connection:
-        port, lock = _free_port(run)
+    def connect(self, run: RunDir, *, kept: bool = False) -> Connection:
+        port, lock = _free_port(run, PORTS if kept else PORTS - KEPT)
         try:
             joined = endpoint(_socket_of(run, port))
         except BaseException:
@@ -109,9 +110,9 @@ def _listener(path: Path) -> socket.socket:
     return listener
 
 
-def _free_port(run: RunDir) -> tuple[int, int]:
-    """A port, and the descriptor that holds its lock."""
-    for port in range(PORTS):
+def _free_port(run: RunDir, ports: int) -> tuple[int, int]:
+    """One of the first `ports`, and the descriptor that holds its lock."""
+    for port in range(ports):
         try:
             lock = os.open(run.ports / f"{port}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError as error:
@@ -122,7 +123,7 @@ def _free_port(run: RunDir) -> tuple[int, int]:
             os.close(lock)
         else:
             return port, lock
-    raise Unavailable(f"all {PORTS} ways into the machine are taken: end a command that runs in it, or try again soon")
+    raise Unavailable(f"all {ports} ways into the machine are taken: end a command that runs in it, or try again soon")
 
 
 def nonce_of(random: bytes) -> bytes:

@@ -41,7 +41,7 @@ class VsockChannel:
         with journal_disk_file(run, spec, resumed=resumed) as ledger:
             yield (ledger,)
 
-    def connect(self, run: RunDir) -> Connection:
+    def connect(self, run: RunDir, *, kept: bool = False) -> Connection:
         if not run.alive():
             raise Unavailable("the machine does not answer: it does not run")
         return Connection(partial(VsockStream, run))
