@@ -1,11 +1,20 @@
-"""What a person reads of a deploy. Pure."""
+"""What a person reads of a deploy, and how it is followed."""
 
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
 
-from hawker.cli.deploys import described, slot_line, sum_of, word_of
+from hawker.api.contract.deploy import DeployInfo
+from hawker.api.failure import lost, overdue, unreachable
+from hawker.api.in_process import InProcessCaller
+from hawker.api.route import Call
+from hawker.cli.deploys import Progress, described, followed, slot_line, sum_of, word_of
+from hawker.clock import ManualClock
+from hawker.errors import HawkerError
+from tests.cli.fake_node import FakeNode
 from tests.cli.fake_releases import deploy_info, slot
 
 
@@ -43,3 +52,32 @@ def test_time_left_is_told_once_it_says_something() -> None:
     assert "about 30 s left" in sum_of(deploy_info(1, "running", done[0], late, *waiting))
     for status, slots in (("running", (late, *waiting)), ("paused", (*done, *waiting)), ("running", (done[0], late))):
         assert "left" not in sum_of(deploy_info(1, status, *slots))
+
+
+URL = "http://127.0.0.1:4280"
+
+
+class Restarted(FakeNode):
+    """A node whose daemon is killed while somebody waits, and is up again a moment later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: Iterator[HawkerError] = iter(
+            (lost(URL, ConnectionResetError("it was closed")), unreachable(URL), overdue(URL))
+        )
+
+    async def _get_deploy(self, call: Call[Any, Any, Any]) -> DeployInfo:
+        error = next(self.errors, None)
+        if error is not None:
+            raise error
+        return await super()._get_deploy(call)
+
+
+@pytest.mark.anyio
+async def test_a_deploy_is_followed_over_a_restart_of_the_node_which_is_said_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    caller, said = InProcessCaller(Restarted().handlers(), ManualClock(), "tester"), list[str]()
+    found = await followed(caller, deploy_info(1, "running"), Progress(said.append), ManualClock())
+    assert found.status == "complete"
+    assert capsys.readouterr().err == f"waiting for the node: the connection to {URL} was lost: it was closed\n"

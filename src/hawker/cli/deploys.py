@@ -26,10 +26,11 @@ from hawker.api.contract.deploy import (
     DeploySlot,
     GetDeployQuery,
 )
+from hawker.api.failure import ConnectionLost
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus
 from hawker.cli.output import Form, fields, line_of_json, local, note, table
-from hawker.clock import SystemClock
+from hawker.clock import Clock, SystemClock
 from hawker.errors import DeadlineExceeded, Unavailable, plain
 
 _WAIT_S = 20.0
@@ -153,15 +154,15 @@ def progress(form: Form) -> Iterator[Progress | JsonProgress]:
         yield Progress(note)
 
 
-async def followed(caller: Caller, deploy: DeployInfo, shown: Progress | JsonProgress) -> DeployInfo:
+async def followed(caller: Caller, deploy: DeployInfo, shown: Progress | JsonProgress, clock: Clock) -> DeployInfo:
     """The deploy once it has ended. A node that is away for a while is asked again, since the deploy goes on there."""
     shown.show(deploy)
-    params, clock, said = DeployParams(app_name=deploy.app_name, version=str(deploy.version)), SystemClock(), False
+    params, said = DeployParams(app_name=deploy.app_name, version=str(deploy.version)), False
     while deploy.ended_at is None:
         query = GetDeployQuery(after=deploy.serial, wait=_WAIT_S)
         try:
             found = await caller.call(GET_DEPLOY, params=params, query=query)
-        except (Unavailable, DeadlineExceeded) as error:
+        except (Unavailable, DeadlineExceeded, ConnectionLost) as error:
             if not said:
                 note(f"waiting for the node: {error}")
             said = True
@@ -178,7 +179,7 @@ def follow(ctx: click.Context, deploy: DeployInfo, form: Form) -> int:
     """Until the deploy has ended; the exit status. Ctrl-C leaves it running."""
     try:
         with progress(form) as shown:
-            ended = talk(ctx, lambda caller: followed(caller, deploy, shown))
+            ended = talk(ctx, lambda caller: followed(caller, deploy, shown, SystemClock()))
     except KeyboardInterrupt:
         app = deploy.app_name
         note(f"the deploy goes on: `hawker deploy watch -a {app}` follows it, `hawker deploy abort -a {app}` ends it")
