@@ -98,6 +98,7 @@ def machine(machine_id: str = "3d8f0000000001", **fields: Any) -> Machine:
         "private_ip": "fdaa::3",
         "created_at": AT,
         "updated_at": AT,
+        "host": "0badcafe",
         "host_status": "ok",
         "config": with_guest(MachineConfig(image="registry.local/web:3")),
         "events": (STARTED, LAUNCHED),

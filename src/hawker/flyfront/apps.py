@@ -110,7 +110,7 @@ class AppNode:
 
     async def imageDetails(self, info: object) -> dict[str, Any] | None:
         """Of a machine whose host answers: of others the image's name is not known."""
-        found = next((machine for machine in await self._machines() if machine.host is None), None)
+        found = next((machine for machine in await self._machines() if machine.host_status == "ok"), None)
         return None if found is None else shapes.graph_image(found.image_ref)
 
     async def currentRelease(self, info: object) -> dict[str, Any] | None:

@@ -73,7 +73,8 @@ def test_a_connection_reaches_the_port_of_the_machine_that_is_named(node: FakeNo
 
 def test_connections_to_an_app_take_turns_among_its_started_machines(node: FakeNode, url: str) -> None:
     asleep = machine("3d8f0000000003", state=State.STOPPED)
-    node.add("shop", machine("3d8f0000000001"), machine("3d8f0000000002"), asleep)
+    away = machine("3d8f0000000004", host_status="unreachable")
+    node.add("shop", machine("3d8f0000000001"), machine("3d8f0000000002"), asleep, away)
     with proxy(url, "0:80", "shop") as (said, _):
         assert "machine" not in said or said["machine"] is None
         answers = [echoed(said, b"x") for _ in range(4)]

@@ -111,7 +111,7 @@ class Tunnel:
         try:
             one = chosen(machines, self._target, self._app)
         except NotFound:
-            self._found = [owned for owned in machines if owned.app == self._target and owned.machine.host is None]
+            self._found = [each for each in machines if each.app == self._target and each.machine.host_status == "ok"]
             if not self._found:
                 raise NotFound(f"there is no machine and no app with machines {self._target!r}") from None
             self._of_app = self._target
