@@ -6,6 +6,7 @@ from functools import wraps
 from typing import Any, TypeAlias
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from hawker.cli.lazy import found
@@ -79,8 +80,27 @@ app_option = click.option(
 
 
 def _app_here(ctx: click.Context, param: click.Parameter, app: str | None) -> str:
-    """By name: what reads a file is imported where no app was named."""
+    """What is said after a subcommand, or before it, wins over a variable. By name: what reads a file is imported where
+    no app was named."""
+    group = ctx.parent
+    if group is not None and _is_said(group, "app") and not _is_said(ctx, "app"):
+        before: str = group.params["app"]
+        return before
     return app or found("hawker.cli.fly_file", "app_here")() or DEFAULT_APP
+
+
+def _is_said(ctx: click.Context, name: str) -> bool:
+    """On the command line itself."""
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def check_before_subcommand(ctx: click.Context) -> None:
+    """For a group that is a command of its own: of its options only the app is for its subcommands, too. Raises
+    `UsageError`."""
+    for param in ctx.command.params:
+        if param.name != "app" and param.name is not None and _is_said(ctx, param.name):
+            sub = ctx.invoked_subcommand
+            raise click.UsageError(f"{param.opts[-1]} is of `{ctx.command_path}` alone: options of `{sub}` follow it")
 
 
 one_app_option = click.option(

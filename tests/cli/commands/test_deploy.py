@@ -178,3 +178,24 @@ def test_a_word_to_a_deploy(hawker: Hawker, node: FakeNode, word: str, status: s
 def test_an_abort_may_keep_what_there_is(hawker: Hawker, node: FakeNode) -> None:
     hawker("deploy", "abort", "--keep", "-a", "shop")
     assert node.call("abort_deploy").body.keep
+
+
+def test_an_app_that_is_named_before_a_word_wins_over_the_file_and_the_variable(
+    hawker: Hawker, node: FakeNode, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for before, after in (("shop", ""), ("", "shop"), ("other", "shop")):
+        for variable in ("", "third"):
+            monkeypatch.setenv("HAWKER_APP", variable)
+            file.write_text(FILE.replace("shop", "blog"))
+            words = ["deploy", *(["-a", before] * bool(before)), "abort", *(["-a", after] * bool(after))]
+            assert hawker(*words).status == 0
+            assert node.calls.pop("abort_deploy")[0].params.app_name == "shop"
+
+
+@pytest.mark.parametrize("words", [("--dry-run",), ("--image", "one:1"), ("--only-regions", "ams"), ("-o", "json")])
+def test_an_option_of_a_deploy_before_a_word_to_one_is_refused(
+    hawker: Hawker, node: FakeNode, file: Path, words: tuple[str, ...]
+) -> None:
+    refused = hawker("deploy", *words, "abort", "-a", "shop")
+    assert refused.status == 2 and "is of `hawker deploy` alone: options of `abort` follow it" in refused.err
+    assert node.calls == {}

@@ -46,3 +46,10 @@ def test_the_newest_release_is_compared_with_the_one_before_it(hawker: Hawker) -
     assert hawker("releases", "diff", "2", "2", "-a", "shop").out == "v2 and v2 are the same\n"
     refused = hawker("releases", "diff", "1", "9", "-a", "shop")
     assert refused.status == 1 and "no release v1 to compare; it has v2, v3" in refused.err
+
+
+def test_an_app_that_is_named_before_the_comparison_is_the_one_that_is_asked(hawker: Hawker, node: FakeNode) -> None:
+    assert hawker("releases", "-a", "shop", "diff").status == 0
+    assert node.call("list_releases").params.app_name == "shop"
+    refused = hawker("releases", "-n", "1", "diff", "-a", "shop")
+    assert refused.status == 2 and "--limit is of `hawker releases` alone" in refused.err

@@ -38,7 +38,7 @@ from hawker.cli.deploys import begin, deploys_table, described, follow
 from hawker.cli.exits import ExitStatus, Failure, text_of
 from hawker.cli.fly_file import FlyFile, config_option, lax_option, read_fly_file
 from hawker.cli.notation import Written
-from hawker.cli.options import Command, completed, gathered, one_app_option
+from hawker.cli.options import Command, check_before_subcommand, completed, gathered, one_app_option
 from hawker.cli.output import Form, note, output_option, show
 from hawker.errors import HawkerError, NotFound
 from hawker.value_object import ValueObject
@@ -148,6 +148,7 @@ def command(
     form: Form,
 ) -> int | None:
     if ctx.invoked_subcommand is not None:
+        check_before_subcommand(ctx)
         return None
     found = read_fly_file(file, lax=lax)
     name = app or found.config.app

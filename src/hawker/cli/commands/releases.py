@@ -11,7 +11,7 @@ from hawker.api.contract.app import AppParams
 from hawker.api.contract.release import LIST_RELEASES, ListReleasesQuery, Release, ReleaseList
 from hawker.cli.connect import talk
 from hawker.cli.exits import Failure
-from hawker.cli.options import one_app_option
+from hawker.cli.options import check_before_subcommand, one_app_option
 from hawker.cli.output import Form, local, output_option, show, table
 from hawker.value_object import ValueObject
 
@@ -38,6 +38,7 @@ class Difference(ValueObject, frozen=True):
 def command(ctx: click.Context, app: str, limit: int, form: Form) -> None:
     """List an app's releases, newest first: what clients that deploy told the app to run."""
     if ctx.invoked_subcommand is not None:
+        check_before_subcommand(ctx)
         return
     query = ListReleasesQuery(limit=limit)
     params = AppParams(app_name=app)
