@@ -89,14 +89,15 @@ class Removal:
         holder = await in_thread(Pool.HOST, _holder_of, self._place.root)
         if holder is None:
             return
-        unit = _unit_of(holder)
+        parent = _parent_of(holder)
+        main = parent if _is_template(parent, holder) else holder
+        unit = await in_thread(Pool.HOST, unit_of, main)
         if unit is not None:
             self._say(f"stopping and disabling {unit}")
             await in_thread(Pool.HOST, _end_unit, unit)
         else:
-            parent = _parent_of(holder)
             self._say(f"stopping the daemon, process {holder}")
-            os.kill(parent if _is_template(parent, holder) else holder, signal.SIGTERM)
+            os.kill(main, signal.SIGTERM)
         deadline = self._clock.monotonic() + STOP_S
         while await in_thread(Pool.HOST, _holder_of, self._place.root) is not None:
             if self._clock.monotonic() > deadline:
@@ -254,14 +255,20 @@ def _holder_of(directory: Path) -> int | None:
     return None
 
 
-def _unit_of(pid: int) -> str | None:
-    """The systemd service that the process runs in."""
+def unit_of(pid: int, proc: Path = _PROC) -> str | None:
+    """The systemd service that is there for this process. What a shell, cron or an agent has begun runs in theirs."""
     with suppress(OSError):
-        for line in (_PROC / str(pid) / "cgroup").read_text().splitlines():
+        for line in (proc / str(pid) / "cgroup").read_text().splitlines():
             name = line.rpartition("/")[2]
-            if name.endswith(".service") and shutil.which("systemctl") and "/system.slice/" in line:
+            if name.endswith(".service") and "/system.slice/" in line and _main_process(name) == str(pid):
                 return name
     return None
+
+
+def _main_process(unit: str) -> str:
+    """Its id; another text where there is none. Raises `OSError` where systemd is not."""
+    command = ["systemctl", "show", "--property=MainPID", "--value", unit]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
 
 
 def _end_unit(unit: str) -> None:
