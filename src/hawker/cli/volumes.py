@@ -29,6 +29,7 @@ from hawker.cli.options import completed, gathered
 from hawker.cli.output import age, fields, local, size, table
 from hawker.clock import Clock
 from hawker.errors import BadRequest, NotFound
+from hawker.ids import NodeId
 from hawker.value_object import ValueObject
 
 _SIZE = re.compile(r"(\+?)(\d{1,6})\s*(?:g(?:i?b)?)?", re.IGNORECASE)
@@ -132,6 +133,16 @@ async def _volumes_of(caller: Caller, app: str, query: ListVolumesQuery, away: A
     page = await caller.call(LIST_VOLUMES, params=AppParams(app_name=app), query=query, metadata=metadata)
     away.add(metadata)
     return [OwnedVolume(app, volume) for volume in page.items]
+
+
+async def volumes_on(caller: Caller, node_id: NodeId) -> list[OwnedVolume]:
+    listed = await list_volumes(caller, None, ListVolumesQuery())
+    return [each for each in listed if each.volume.zone == node_id]
+
+
+def free_of(volumes: Iterable[OwnedVolume]) -> list[OwnedVolume]:
+    """Those that no machine has, without those that were deleted."""
+    return [each for each in volumes if not each.volume.attached_machine_id and each.volume.state not in LEAVING]
 
 
 async def find_volume(caller: Caller, reference: str, app: str | None) -> OwnedVolume:

@@ -4,8 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from hawker.api.contract.cluster import NodeMachine
 from hawker.cli.exits import ExitStatus
 from hawker.cli.main import main
+from hawker.up.removal import Removal
+from tests.cli.conftest import Hawker, hawker, node, url
+from tests.cli.fake_node import FakeNode, machine
+from tests.cli.fake_volumes import volume
+
+__all__ = ["hawker", "node", "url"]
 
 ID = "0badcafe"
 
@@ -42,3 +49,27 @@ def test_a_directory_without_a_node_is_left_alone(tmp_path: Path, capsys: pytest
     (tmp_path / "precious").write_text("mine")
     assert remove("--data-dir", str(tmp_path), "--destroy", "--yes") == ExitStatus.USAGE
     assert "there is no node in" in capsys.readouterr().err and (tmp_path / "precious").read_text() == "mine"
+
+
+FIRST, FREE = "3d8f0000000001", "vol_0000000000000003"
+
+
+def test_a_volume_that_a_drain_leaves_keeps_the_node_from_being_removed(
+    tmp_path: Path, node: FakeNode, hawker: Hawker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[str] = []
+
+    async def run(self: Removal) -> None:
+        removed.append(self.node)
+
+    monkeypatch.setattr(Removal, "run", run)
+    monkeypatch.setenv("HAWKER_DATA_DIR", str(tmp_path))
+    words = ("node", "remove", "--drain", "--yes", "--data-dir", str(place(tmp_path)))
+    node.add("shop", machine(FIRST))
+    node.residents = (NodeMachine(id=FIRST, app="shop"),)
+    node.keep("shop", volume(FREE), volume("vol_0000000000000004", zone="4e5f6071"))
+    said = hawker(*words)
+    assert said.status == ExitStatus.FAILED and removed == []
+    assert f"nothing was removed: {FREE}. " in said.err and "`hawker volumes move VOLUME --to-node NODE`" in said.err
+    node.keep("shop", volume(FREE, state="pending_destroy"))
+    assert hawker(*words).status == ExitStatus.OK and removed == [ID]

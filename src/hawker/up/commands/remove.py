@@ -13,6 +13,7 @@ from hawker.cli.connect import talk
 from hawker.cli.draining import Mover, Resident
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.output import Form, note, output_option, show_change
+from hawker.cli.volumes import free_of, volumes_on
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart, HawkerError
 from hawker.ids import NodeId
@@ -36,7 +37,7 @@ Examples:
 
 
 @click.command("remove", help=_HELP)
-@click.option("--drain", is_flag=True, help="Move its machines to other nodes first; stop if one stays.")
+@click.option("--drain", is_flag=True, help="Move its machines elsewhere first; stop if one, or a free volume, stays.")
 @click.option("--destroy", is_flag=True, help="Destroy its machines and volumes.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), metavar="PATH",
@@ -78,14 +79,18 @@ def _ask(*, yes: bool) -> None:
 
 
 async def _drain(caller: Caller, node: NodeId) -> None:
-    """Raises `Failure` when a machine stays."""
+    """Raises `Failure` when a machine stays, or a volume that no machine has."""
     answer = await caller.call(DRAIN_NODE, params=NodeParams(node_id=node))
     mover = Mover(caller, SystemClock(), node, note, within_s=300.0, keep=False)
     moved = await mover.move_all([Resident(app=each.app, machine_id=each.id) for each in answer.machines])
     stay = [f"{each.resident.machine_id}: {each.why}" for each in moved if each.why and not each.gone]
+    again = f"The node takes no new machines until `hawker node uncordon {node}`"
     if stay:
-        text = f"{len(stay)} machines stay, so nothing was removed: {'; '.join(stay)}"
-        raise Failure(f"{text}. The node takes no new ones until `hawker node uncordon {node}`")
+        raise Failure(f"{len(stay)} machines stay, so nothing was removed: {'; '.join(stay)}. {again}")
+    free = ", ".join(each.volume.id for each in free_of(await volumes_on(caller, node)))
+    if free:
+        ways = "`hawker volumes move VOLUME --to-node NODE` moves one, --destroy removes them with the node"
+        raise Failure(f"volumes that no machine has stay, so nothing was removed: {free}. {ways}. {again}")
 
 
 def _others(ctx: click.Context, place: Place, node: NodeId) -> bool:

@@ -28,7 +28,6 @@ from hawker.api.contract.volume import (
     BackupParams,
     BackupState,
     KeptBackup,
-    ListVolumesQuery,
 )
 from hawker.api.route import NoQuery, Unary
 from hawker.cli import moves
@@ -39,7 +38,7 @@ from hawker.cli.moves import limit_option
 from hawker.cli.nodes import find_fleet_node, loss_of, said_of
 from hawker.cli.options import completed, within_option
 from hawker.cli.output import Form, note, output_option, show, size, table
-from hawker.cli.volumes import LEAVING, OwnedVolume, list_volumes
+from hawker.cli.volumes import OwnedVolume, free_of, volumes_on
 from hawker.clock import Clock, SystemClock
 from hawker.errors import HawkerError, NotServed
 from hawker.ids import NodeId
@@ -247,16 +246,6 @@ def evacuees(residents: Sequence[Resident], volumes: Sequence[OwnedVolume]) -> l
     by_machine = {each.volume.attached_machine_id: each for each in volumes if each.volume.attached_machine_id}
     found = [Evacuee(resident=each, volume=by_machine.get(each.machine_id)) for each in residents]
     return sorted([*found, *(Evacuee(volume=each) for each in free_of(volumes))], key=lambda each: each.bytes_used)
-
-
-def free_of(volumes: Sequence[OwnedVolume]) -> list[OwnedVolume]:
-    """Those that no machine has, without those that were deleted."""
-    return [each for each in volumes if not each.volume.attached_machine_id and each.volume.state not in LEAVING]
-
-
-async def volumes_on(caller: Caller, node_id: NodeId) -> list[OwnedVolume]:
-    listed = await list_volumes(caller, None, ListVolumesQuery())
-    return [each for each in listed if each.volume.zone == node_id]
 
 
 class Evacuation:
