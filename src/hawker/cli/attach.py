@@ -4,7 +4,9 @@
 
 import os
 import signal
+from collections.abc import Awaitable
 from contextlib import ExitStack, suppress
+from math import inf
 
 import anyio
 
@@ -16,38 +18,52 @@ from hawker.api.contract.machine import (
     DeleteMachineQuery,
     Machine,
     MachineParams,
+    WaitAnswer,
     WaitState,
 )
 from hawker.api.contract.machine_operation import STOP_MACHINE
+from hawker.api.failure import ConnectionLost
 from hawker.cli import waiting
-from hawker.cli.exits import ExitStatus, Failure, say_error
-from hawker.cli.log_stream import Follower
+from hawker.cli.exits import ExitStatus, Failure, say_error, text_of
+from hawker.cli.log_stream import Follower, WantedOutput
 from hawker.cli.output import note
 from hawker.cli.terminal import Descriptors, converse, own_descriptors, raw_mode, window
 from hawker.cli.waiting import AT_REST, reach
 from hawker.clock import Clock
-from hawker.errors import DeadlineExceeded, NotFound, Unavailable, WrongState
+from hawker.errors import HawkerError, NotFound, Unavailable, WrongState
 from hawker.machine import State
 from hawker.value_object import ValueObject
 
-_DAY_S = 86_400.0
+_AGAIN_S = 1.0
 _LAST_WORDS_S = 2.0
 _DESTROY_S = 30.0
 
 
 async def stay(caller: Caller, params: MachineParams, version: str, clock: Clock) -> int:
-    """Until the machine is off; the exit status of its workload. Ctrl-C stops the machine, a second one leaves it."""
-    follower = Follower(caller, params)
+    """Until the machine is off; the exit status of its workload. Ctrl-C stops the machine, a second one leaves it. A
+    node that goes away is waited for."""
+    follower = Follower(caller, params, clock=clock)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(lambda: follower.print(follow=True))
+        tasks.start_soon(follower.follow, WantedOutput(follow=True))
         tasks.start_soon(_stop_on_interrupt, caller, params)
-        end = await reach(caller, params, AT_REST, clock, _DAY_S, version=version)
+        end = await _end_of(caller, params, version, clock, follower)
         if end.state is State.DESTROYED:
             with anyio.move_on_after(_LAST_WORDS_S):
                 await follower.ended.wait()
         tasks.cancel_scope.cancel()
     await follower.print_rest()
     return await run_status(caller, params)
+
+
+async def _end_of(caller: Caller, params: MachineParams, version: str, clock: Clock, follower: Follower) -> WaitAnswer:
+    """However long that takes. It is for the follower to say that the node is away, and to give up."""
+    while True:
+        try:
+            return await reach(caller, params, AT_REST, clock, inf, version=version)
+        except (Unavailable, ConnectionLost):
+            if follower.ended.is_set():
+                raise
+            await clock.sleep(_AGAIN_S)
 
 
 async def _stop_on_interrupt(caller: Caller, params: MachineParams) -> None:
@@ -61,12 +77,45 @@ async def _stop_on_interrupt(caller: Caller, params: MachineParams) -> None:
             await caller.call(STOP_MACHINE, params=params)
 
 
+async def to_its_end(caller: Caller, params: MachineParams, stayed: Awaitable[int], clock: Clock, back: str) -> int:
+    """What `stayed` returns. Then the machine is destroyed, also when it did not run or the user has left it; not when
+    a call failed, since it may run on: so `hawker BACK` goes back to it."""
+    try:
+        status = await stayed
+    except BaseException as error:
+        if _is_of_a_call(error):
+            way_back = f"`hawker {back} {params.machine_id}` goes back to it, {_removal(params)}"
+            note(f"machine {params.machine_id} may run on, and stays when it ends: {way_back}")
+        else:
+            await destroy(caller, params, clock)
+        raise
+    await destroy(caller, params, clock)
+    return status
+
+
+def _is_of_a_call(error: BaseException) -> bool:
+    group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error])
+    return group.subgroup(HawkerError) is not None
+
+
+def _removal(params: MachineParams) -> str:
+    return f"`hawker rm --force {params.machine_id}` destroys it"
+
+
 async def destroy(caller: Caller, params: MachineParams, clock: Clock) -> None:
     """Whatever state it is in, and also when this command was interrupted. Returns when it is gone, or is still being
-    destroyed after `_DESTROY_S`."""
-    with anyio.CancelScope(shield=True), anyio.move_on_after(_DESTROY_S), suppress(NotFound, DeadlineExceeded):
-        await caller.call(DELETE_MACHINE, params=params, query=DeleteMachineQuery(force=True))
-        await reach(caller, params, (WaitState.DESTROYED,), clock, _DESTROY_S)
+    destroyed after `_DESTROY_S`; that it stays is said."""
+    query = DeleteMachineQuery(force=True)
+    with anyio.CancelScope(shield=True):
+        try:
+            await caller.call(DELETE_MACHINE, params=params, query=query, timeout_s=_DESTROY_S)
+        except NotFound:
+            return
+        except HawkerError as error:
+            note(f"machine {params.machine_id} stays: {text_of(error)}; {_removal(params)}")
+            return
+        with anyio.move_on_after(_DESTROY_S), suppress(HawkerError):
+            await reach(caller, params, (WaitState.DESTROYED,), clock, _DESTROY_S)
 
 
 async def run_status(caller: Caller, params: MachineParams) -> int:
@@ -110,9 +159,9 @@ def own_sitting(*, stdin: bool, terminal: bool) -> Sitting:
 async def sit(caller: Caller, params: MachineParams, version: str, sitting: Sitting, clock: Clock) -> int:
     """From its start to its end; the exit status of its process. What ended before anybody could sit down shows its
     output all the same."""
-    state = (await reach(caller, params, (WaitState.STARTED, *AT_REST), clock, _DAY_S, version=version)).state
+    state = (await reach(caller, params, (WaitState.STARTED, *AT_REST), clock, inf, version=version)).state
     spoke = state == WaitState.STARTED.value and await join(caller, params, sitting)
-    await reach(caller, params, AT_REST, clock, _DAY_S, version=version)
+    await reach(caller, params, AT_REST, clock, inf, version=version)
     if not spoke:
         await Follower(caller, params).print_rest()
     return await run_status(caller, params)

@@ -5,7 +5,7 @@ import pytest
 
 from hawker.cli.exits import ExitStatus
 from hawker.config import Init, MachineConfig, MachineRestart
-from hawker.errors import NoRoom
+from hawker.errors import NoRoom, Unavailable
 from hawker.machine import State
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import LAUNCHED, STARTED, FakeNode, chunk, exit_event, machine
@@ -70,6 +70,15 @@ def test_attached_a_machine_goes_once_its_output_was_read(node: FakeNode, hawker
     assert node.call("create_machine").body.config.auto_destroy is None
     assert node.call("delete_machine").query.force is True
     assert list(node.calls).index("machine_logs") < list(node.calls).index("delete_machine")
+
+
+def test_attached_a_machine_stays_when_its_node_cannot_be_asked_how_it_is(node: FakeNode, hawker: Hawker) -> None:
+    node.fate = (State.STOPPED, (exit_event(3), STARTED, LAUNCHED))
+    node.failures["get_machine"] = Unavailable("the node is stopping")
+    said = hawker("machine", "run", "--attach", "--rm", "web:3")
+    assert said.status == ExitStatus.UNAVAILABLE and "delete_machine" not in node.calls
+    first, second, *_ = said.err.splitlines()
+    assert f"`hawker logs -f {NEW}` goes back to it" in first and second == "error: the node is stopping"
 
 
 def test_a_machine_that_does_not_start_says_why_and_fails(node: FakeNode, hawker: Hawker) -> None:

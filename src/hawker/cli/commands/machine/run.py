@@ -195,13 +195,13 @@ async def _attached(caller: Caller, order: ClientOrder, sitting: "attaching.Sitt
     order = replace(order, request=request)
     machine = await ordering.place(caller, order)
     params = MachineParams(app_name=order.app_name, machine_id=machine.id)
-    try:
-        if sitting is not None:
-            return await attaching.sit(caller, params, machine.version, sitting, SystemClock())
-        return await attaching.stay(caller, params, machine.version, SystemClock())
-    finally:
-        if config.auto_destroy:
-            await attaching.destroy(caller, params, SystemClock())
+    if sitting is None:
+        stayed, back = attaching.stay(caller, params, machine.version, SystemClock()), "logs -f"
+    else:
+        stayed, back = attaching.sit(caller, params, machine.version, sitting, SystemClock()), "attach"
+    if not config.auto_destroy:
+        return await stayed
+    return await attaching.to_its_end(caller, params, stayed, SystemClock(), back)
 
 
 def _id(machine: Machine) -> str:
