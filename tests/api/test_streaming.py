@@ -1,19 +1,25 @@
 """Calls that last: streams of lines, uploads and sockets."""
 
+import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
+import anyio
 import pytest
 from aiohttp import web
+from anyio.lowlevel import checkpoint
 
 from hawker.api.client import Client
 from hawker.api.contract.app import LIST_APPS
-from hawker.api.contract.exec import MACHINE_TERMINAL, TerminalRequest
+from hawker.api.contract.exec import MACHINE_TERMINAL, Exited, Input, Output, TerminalRequest
 from hawker.api.contract.image import IMPORT_IMAGE, PULL_IMAGE, ImportQuery, PullRequest
 from hawker.api.contract.machine import MachineParams
+from hawker.api.handlers import Handlers, SocketChannel
 from hawker.api.listener import bind, url_of
+from hawker.api.route import Call
 from hawker.api.routes import ROUTES
 from hawker.errors import Unauthorized, Unavailable
 from tests.api.samples import sample
@@ -21,6 +27,7 @@ from tests.api.serving import TOKEN, Fake, served
 
 pytestmark = pytest.mark.anyio
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Passing = Callable[[], Coroutine[Any, Any, None]]
 
 
 @asynccontextmanager
@@ -118,6 +125,100 @@ async def test_client_makes_every_kind_of_call() -> None:
             await channel.send(sample(MACHINE_TERMINAL.up))
             assert await channel.receive() is not None
     assert [call.caller for call in fake.calls] == ["alice"] * 4
+
+
+MACHINE = MachineParams(app_name="a", machine_id="m")
+DATA, MESSAGES = bytes(64 * 1024), 400
+"""More than both kernels and both processes keep."""
+
+
+@pytest.fixture
+async def minutes(monkeypatch: pytest.MonkeyPatch) -> Passing:
+    """Lets five minutes pass for all that waits in the event loop."""
+    loop, passed = asyncio.get_running_loop(), 0.0
+    now = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now() + passed)
+
+    async def pass_by() -> None:
+        nonlocal passed
+        for _ in range(60):
+            passed += 5.0
+            for _ in range(50):  # what is due happens, and is answered
+                await checkpoint()
+
+    return pass_by
+
+
+def terminal(converse: Callable[[SocketChannel[Any, Any]], Awaitable[None]]) -> Handlers:
+    async def handle(call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
+        await converse(channel)
+        await channel.send(Exited(exit_code=0, signal=0))
+
+    handlers = Handlers()
+    handlers.socket(MACHINE_TERMINAL, handle)
+    return handlers
+
+
+async def test_conversation_waits_for_a_client_that_does_not_read(minutes: Passing) -> None:
+    async def write(channel: SocketChannel[Any, Any]) -> None:
+        for _ in range(MESSAGES):
+            await channel.send(Output(stream=1, data=DATA))
+
+    async with (
+        served(terminal(write), [MACHINE_TERMINAL]) as node,
+        node.client.socket(MACHINE_TERMINAL, TerminalRequest(command=("a",)), params=MACHINE) as channel,
+    ):
+        assert isinstance(await channel.receive(), Output)
+        await minutes()
+        seen = 1
+        while isinstance(message := await channel.receive(), Output):
+            seen += 1
+    assert isinstance(message, Exited) and seen == MESSAGES
+
+
+async def test_conversation_waits_for_a_command_that_does_not_read(minutes: Passing) -> None:
+    reads = anyio.Event()
+
+    async def read(channel: SocketChannel[Any, Any]) -> None:
+        await reads.wait()
+        for _ in range(MESSAGES):
+            assert isinstance(await channel.receive(), Input)
+
+    async def write(channel: SocketChannel[Any, Any]) -> None:
+        for _ in range(MESSAGES):
+            await channel.send(Input(data=DATA))
+
+    async def later() -> None:
+        await minutes()
+        reads.set()
+
+    async with (
+        served(terminal(read), [MACHINE_TERMINAL]) as node,
+        node.client.socket(MACHINE_TERMINAL, TerminalRequest(command=("a",)), params=MACHINE) as channel,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(write, channel)
+        tasks.start_soon(later)
+        assert isinstance(await channel.receive(), Exited)
+
+
+async def test_conversation_with_a_node_that_says_nothing_for_a_minute_has_ended(
+    minutes: Passing,
+) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.receive()
+        await socket.receive()
+        return socket
+
+    async with (
+        foreign(answer) as client,
+        client.socket(MACHINE_TERMINAL, TerminalRequest(command=("a",)), params=MACHINE) as channel,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(minutes)
+        assert await channel.receive() is None
 
 
 def test_command_without_a_stream_does_not_import_aiohttp() -> None:

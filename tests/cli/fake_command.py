@@ -2,13 +2,16 @@
 
 from typing import Any
 
+import anyio
+
 from hawker.api.contract.exec import Exited, Input, InputEnd, Output, Resize, SendSignal, TerminalRequest
 from hawker.api.handlers import SocketChannel
 
 
 class FakeCommand:
     """`cat`, `both` (a line on each stream), `exit N`, `env`, `signal` (says which one came), `deaf` (says it and goes
-    on), `size` (the terminal's, then each new one), `missing` (cannot be run) and `lost` (the node goes)."""
+    on), `size` (the terminal's, then each new one), `busy` (takes no input), `missing` (cannot be run) and `lost` (the
+    node goes)."""
 
     def __init__(self, channel: SocketChannel[Any, Any], asked: TerminalRequest) -> None:
         self._channel, self._asked = channel, asked
@@ -30,6 +33,8 @@ class FakeCommand:
             case "size":
                 await self._say(f"{self._asked.rows}x{self._asked.cols}\n".encode())
                 await self._answer_input()
+            case "busy":
+                await anyio.sleep_forever()
             case "cat" | "signal" | "deaf":
                 await self._answer_input()
             case "env":

@@ -148,6 +148,43 @@ async def test_a_second_ctrl_c_leaves_a_command_that_takes_no_notice(pipes: Pipe
     pipes.close_input()
 
 
+async def test_output_may_be_a_file(pipes: Pipes, tmp_path: Path) -> None:
+    pipes.close_input()
+    (tmp_path / "in").write_bytes(b"x" * 100_000)
+    with (tmp_path / "in").open("rb") as given, (tmp_path / "out").open("wb") as taken:
+        await run(Descriptors(given.fileno(), taken.fileno(), pipes.ends.stderr), "cat")
+    assert (tmp_path / "out").read_bytes() == b"x" * 100_000
+
+
+async def left_by_ctrl_c(ends: Descriptors, *command: str) -> None:
+    """The second one leaves the command, also while nothing goes on."""
+    before = _handler()
+    with pytest.raises(BaseExceptionGroup) as caught, anyio.fail_after(10):
+        async with running(ends, *command):
+            await eventually(lambda: _handler() != before)
+            await anyio.wait_all_tasks_blocked()
+            for _ in range(2):
+                os.kill(os.getpid(), SIGINT)
+                await anyio.wait_all_tasks_blocked()
+    error = sole_error(caught.value)
+    assert isinstance(error, Failure) and error.status == ExitStatus.INTERRUPTED
+
+
+async def test_ctrl_c_works_while_nobody_reads_the_output(pipes: Pipes, tmp_path: Path) -> None:
+    pipes.close_input()
+    (tmp_path / "in").write_bytes(b"x" * 2_000_000)
+    with (tmp_path / "in").open("rb") as given:
+        await left_by_ctrl_c(Descriptors(given.fileno(), pipes.ends.stdout, pipes.ends.stderr), "cat")
+    assert os.read(pipes.stdout, 100_000).strip(b"x") == b""
+
+
+async def test_ctrl_c_works_while_the_command_takes_no_input(pipes: Pipes, tmp_path: Path) -> None:
+    pipes.close_input()
+    (tmp_path / "in").write_bytes(b"x" * 2_000_000)
+    with (tmp_path / "in").open("rb") as given:
+        await left_by_ctrl_c(Descriptors(given.fileno(), pipes.ends.stdout, pipes.ends.stderr), "busy")
+
+
 async def test_a_node_that_goes_away_is_an_error(pipes: Pipes) -> None:
     pipes.close_input()
     with pytest.raises((Unavailable, BaseExceptionGroup)):

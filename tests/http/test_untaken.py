@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from hawker.http.untaken import CROWD_BYTES, CROWDED_S, ROOM_BYTES, UNTAKEN_S, Untaken, UntakenStreams
+from hawker.http.untaken import CROWD_BYTES, CROWDED_S, ROOM_BYTES, UNTAKEN_S, Untaken, UntakenStreams, is_deaf
 
 NOTHING_MOVES = [(0.0, 100, 50), (30.0, 100, 50), (50.0, 100, 50), (60.0, 100, 50)]
 
@@ -123,3 +123,17 @@ def test_streams_that_hold_up_others_are_waited_for_less_long() -> None:
         streams.streams(5.0, blocked=False)
         session.untaken.assert_called_with(5.0, patience_s, excused=False)
         streams.count()
+
+
+@pytest.mark.parametrize(
+    ("under_way", "silent_ms", "deaf"), [(1, 20_000, True), (1, 19_999, False), (0, 120_000, False), (9, 0, False)]
+)
+def test_deaf_is_a_client_whose_kernel_leaves_what_is_sent_without_an_answer(
+    under_way: int, silent_ms: int, deaf: bool
+) -> None:
+    assert is_deaf(transport(0, struct.pack("=24xI28xI", under_way, silent_ms)), 20.0) is deaf
+
+
+@pytest.mark.parametrize("said", [None, b"old"])
+def test_deaf_is_nobody_where_the_kernel_does_not_tell(said: bytes | None) -> None:
+    assert not is_deaf(transport(0, said), 20.0)

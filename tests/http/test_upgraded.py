@@ -1,8 +1,10 @@
 """A conversation gives back the place of the connection that it began as, and is understood in turns."""
 
 import socket
+import struct
 from collections.abc import AsyncIterator
 from typing import Any
+from unittest.mock import Mock
 
 import anyio
 import anyio.to_thread
@@ -120,3 +122,18 @@ async def test_a_flood_of_pings_is_understood_in_small_pieces(
     await anyio.to_thread.run_sync(converse, port, PING * 20_000 + END)
     assert heard.messages == ["end"]
     assert max(sizes[1:]) <= LARGE_PIECE and len(sizes) > 50
+
+
+@pytest.mark.parametrize(("silent_ms", "ended"), [(19_000, False), (20_000, True)])
+def test_conversation_with_a_client_that_answers_no_ping_ends_only_when_its_kernel_does_not_answer_either(
+    silent_ms: int, ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(WebSocketsSansIOProtocol, "keepalive_timeout", lambda _: done.append("ended"))
+    monkeypatch.setattr(WebSocketsSansIOProtocol, "send_keepalive_ping", lambda _: done.append("pinged"))
+    talk = UpgradedConnection.__new__(UpgradedConnection)
+    told = struct.pack("=24xI28xI", 1, silent_ms)
+    talk.transport, talk.ping_timeout = Mock(), 20.0
+    talk.transport.get_extra_info.return_value = Mock(getsockopt=lambda *of: told)
+    talk.keepalive_timeout()
+    assert done == (["ended"] if ended else ["pinged"])

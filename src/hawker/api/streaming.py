@@ -21,10 +21,11 @@ from hawker.errors import Fault, Unavailable
 from hawker.fair.sessions import kept_session
 from hawker.http.message import AnswerTooLong, HttpResponse, OriginTls, origin_of
 
-SILENCE_S = 60.0  # a living node sends an empty line every 15 s
+SILENCE_S = 60.0  # a living node sends an empty line every 15 s, and in a conversation a ping every 20 s
 MAX_LINE_BYTES = 16 * 1024 * 1024
 _QUEUE_S = 5.0
-_HEARTBEAT_S = 20.0
+_PATIENCE = aiohttp.ClientWSTimeout(ws_receive=SILENCE_S, ws_close=10.0)
+"""No pings of our own: who does not receive for a while would not see the answers."""
 
 
 class StreamingClient:
@@ -70,7 +71,7 @@ class StreamingClient:
             with anyio.fail_after(max(self._connect_s, _QUEUE_S)):
                 headers = {name: value for name, value in outgoing.headers.items() if name != "content-type"}
                 socket = await self._session().ws_connect(
-                    self._url_of(outgoing), headers=headers, heartbeat=_HEARTBEAT_S, **self._secured()
+                    self._url_of(outgoing), headers=headers, timeout=_PATIENCE, **self._secured()
                 )
         try:
             channel: ClientChannel[Any, R] = ClientChannel(socket, msgspec.json.Decoder(item))
@@ -174,8 +175,12 @@ class ClientChannel(Generic[U, R]):
             raise Unavailable("the node has gone") from error
 
     async def receive(self) -> R | None:
-        """Raises the error that ended the conversation, if one did."""
-        message = await self._socket.receive()
+        """None when it has ended, or the node has said nothing for `SILENCE_S`. Raises the error that ended it, if one
+        did."""
+        try:
+            message = await self._socket.receive()
+        except TimeoutError:
+            return None
         if message.type is not aiohttp.WSMsgType.TEXT:
             return None
         data = message.data.encode()

@@ -10,6 +10,7 @@ import termios
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from select import PIPE_BUF
 
 import anyio
 
@@ -81,7 +82,7 @@ async def _pass_output(channel: SocketChannel[TerminalInput, TerminalOutput], en
     while (message := await channel.receive()) is not None:
         match message:
             case Output():
-                _write(ends.stderr if message.stream == _STDERR else ends.stdout, message.data)
+                await _write(ends.stderr if message.stream == _STDERR else ends.stdout, message.data)
             case Exited():
                 return message
             case Failed():
@@ -105,12 +106,13 @@ async def _pass_resizes(channel: SocketChannel[TerminalInput, TerminalOutput], f
 async def _pass_signals(channel: SocketChannel[TerminalInput, TerminalOutput]) -> None:
     """Without a terminal Ctrl-C is a signal here, and shall be one there. A second one is for this command."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        passed = False
-        async for number in signals:
-            if passed:
-                raise Failure("detached before the command ended", ExitStatus.INTERRUPTED)
-            await _send(channel, SendSignal(signal=int(number)))
-            passed = True
+        async with anyio.create_task_group() as sending:  # which waits while the command takes no input
+            passed = False
+            async for number in signals:
+                if passed:
+                    raise Failure("detached before the command ended", ExitStatus.INTERRUPTED)
+                sending.start_soon(_send, channel, SendSignal(signal=int(number)))
+                passed = True
 
 
 async def _send(channel: SocketChannel[TerminalInput, TerminalOutput], message: TerminalInput) -> None:
@@ -129,6 +131,9 @@ async def _read(fd: int) -> bytes:
         return b""
 
 
-def _write(fd: int, data: bytes) -> None:
+async def _write(fd: int, data: bytes) -> None:
+    """At a time what a pipe takes that has room: who does not read holds up nothing else here."""
     while data:
-        data = data[os.write(fd, data) :]
+        with suppress(PermissionError):  # a file: always writable, and not to be waited for
+            await anyio.wait_writable(fd)
+        data = data[os.write(fd, data[:PIPE_BUF]) :]

@@ -17,6 +17,18 @@ CROWD_BYTES, ROOM_BYTES = 1 << 20, 768 << 10
 """So much may wait for one client of HTTP/2 on all of its streams; then nothing is added until it is less again."""
 _LOOK_S = 5.0
 _TCP_INFO = struct.Struct("=24xI92xQ16xI")  # of `tcp_info`: packets under way, bytes acknowledged, bytes not sent yet
+_HEARD = struct.Struct("=24xI28xI")  # of `tcp_info`: packets under way, milliseconds since anything was acknowledged
+
+
+def is_deaf(transport: asyncio.BaseTransport, for_s: float) -> bool:
+    """Whether something is on its way for which the client's kernel has had no word for so long: it is gone. One that
+    keeps its window shut is alive, and our kernel asks it by itself."""
+    told = _tcp_info(transport, _HEARD.size)
+    if len(told) != _HEARD.size:
+        return False
+    under_way, silent_ms = _HEARD.unpack(told)
+    deaf: bool = under_way > 0 and silent_ms >= 1000 * for_s
+    return deaf
 
 
 class Untaken:
@@ -47,15 +59,21 @@ class Untaken:
 
 def _told(transport: asyncio.Transport) -> tuple[int, int]:
     """How many bytes the other end has acknowledged; not 0, if there are some that it has not."""
-    connection = transport.get_extra_info("socket")
-    told = b""
-    if connection is not None:
-        with suppress(OSError):  # it has ended already
-            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+    told = _tcp_info(transport, _TCP_INFO.size)
     if len(told) != _TCP_INFO.size:  # what the process keeps itself must do
         return 0, 0
     under_way, acknowledged, unsent = _TCP_INFO.unpack(told)
     return acknowledged, under_way + unsent
+
+
+def _tcp_info(transport: asyncio.BaseTransport, size: int) -> bytes:
+    """Its first bytes; fewer where the kernel does not tell, as of a connection that is not TCP."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        with suppress(OSError):  # it has ended already
+            told: bytes = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, size)
+            return told
+    return b""
 
 
 class Choked(Protocol):

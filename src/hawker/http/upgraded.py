@@ -7,6 +7,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from hawker.fair.round_robin import Pieces, RoundRobin
 from hawker.http.message import CERTIFIED
+from hawker.http.untaken import is_deaf
 
 
 class UpgradedConnection(WebSocketsSansIOProtocol):
@@ -42,6 +43,15 @@ class UpgradedConnection(WebSocketsSansIOProtocol):
     def handle_events(self) -> None:
         self._frames = len(self.conn.events)
         super().handle_events()
+
+    def keepalive_timeout(self) -> None:
+        """Who rests answers no ping: a client whose reader is busy, or one whose answer lies behind what its command
+        has yet to read. Its kernel acknowledges the ping all the same."""
+        if is_deaf(self.transport, self.ping_timeout or 0.0):
+            super().keepalive_timeout()
+        else:
+            self.pong_timer = None
+            self.send_keepalive_ping()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._pieces is not None:
