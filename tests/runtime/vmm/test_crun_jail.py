@@ -13,6 +13,7 @@ import pytest
 from hawker.errors import CannotStart, Unavailable
 from hawker.host.cgroup import Cgroups, Hierarchies
 from hawker.ids import NodeId
+from hawker.runtime import proc
 from hawker.runtime.crun import Crun
 from hawker.runtime.vmm import keeper
 from hawker.runtime.vmm.contract import JailGrant
@@ -121,16 +122,13 @@ async def test_a_launch_that_goes_on_is_ended_before_all_else(
         await eventually(lambda: keeper.read_record(run).keeper is not None)
         assert run.alive()
         await cells.jail.kill(MACHINE, run, None)
-        assert not _is_open(run.journal, keeper.read_record(run).keeper)
+        pid = keeper.read_record(run).keeper
+        assert pid is not None and not proc.has_open(pid, run.journal)
 
 
 async def _refused(cells: Prison) -> None:
     with pytest.raises(Unavailable):
         await cells.launch(SLEEP)
-
-
-def _is_open(file: Path, pid: int | None) -> bool:
-    return any(str(file) == os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").glob("*"))
 
 
 @pytest.fixture

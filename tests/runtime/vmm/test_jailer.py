@@ -90,7 +90,10 @@ def text(path: str | Path) -> str:
 
 def runs(pid: int) -> bool:
     """Whether it has not ended, be it that nobody has asked how."""
-    return os.path.exists(f"/proc/{pid}/cmdline") and text(f"/proc/{pid}/cmdline") != ""
+    try:
+        return text(f"/proc/{pid}/cmdline") != ""
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def write(directory: Path, *names: str) -> None:
