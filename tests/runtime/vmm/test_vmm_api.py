@@ -61,7 +61,7 @@ def stay(joined: socket.socket) -> None:
 
 async def test_an_answer_has_a_status_and_a_body(tmp_path: Path) -> None:
     with answering(tmp_path / "s", OK, stay) as heard:
-        answer = await exchange(tmp_path / "s", "PUT", "/a", b"{}", timeout_s=5)
+        answer = await exchange(tmp_path / "s", "PUT", "/a", b"{}", timeout_s=60)
     assert (answer.status, answer.body) == (200, b"hi")
     head, _, body = heard[0].partition(b"\r\n\r\n")
     assert head.startswith(b"PUT /a HTTP/1.1\r\nHost: localhost\r\n") and body == b"{}"
@@ -70,7 +70,7 @@ async def test_an_answer_has_a_status_and_a_body(tmp_path: Path) -> None:
 
 async def test_a_request_without_a_body_does_not_speak_of_one(tmp_path: Path) -> None:
     with answering(tmp_path / "s", b"HTTP/1.1 204 \r\nServer: x\r\nConnection: keep-alive\r\n\r\n", stay) as heard:
-        answer = await exchange(tmp_path / "s", "PUT", "/b", None, timeout_s=5)
+        answer = await exchange(tmp_path / "s", "PUT", "/b", None, timeout_s=60)
     assert (answer.status, answer.body) == (204, b"")
     assert b"Content" not in heard[0]
 
@@ -86,7 +86,7 @@ async def test_a_request_without_a_body_does_not_speak_of_one(tmp_path: Path) ->
 )
 async def test_half_an_answer_is_none(tmp_path: Path, said: bytes) -> None:
     with answering(tmp_path / "s", said), pytest.raises(VmmHungUp):
-        await exchange(tmp_path / "s", "GET", "/", None, timeout_s=5)
+        await exchange(tmp_path / "s", "GET", "/", None, timeout_s=60)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ async def test_half_an_answer_is_none(tmp_path: Path, said: bytes) -> None:
 )
 async def test_an_answer_that_is_no_http_is_an_error(tmp_path: Path, said: bytes) -> None:
     with answering(tmp_path / "s", said, stay), pytest.raises(Unavailable, match="no HTTP"):
-        await exchange(tmp_path / "s", "GET", "/", None, timeout_s=5)
+        await exchange(tmp_path / "s", "GET", "/", None, timeout_s=60)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ async def test_an_answer_that_is_no_http_is_an_error(tmp_path: Path, said: bytes
 )
 async def test_an_answer_without_end_is_cut(tmp_path: Path, said: bytes) -> None:
     with answering(tmp_path / "s", said), pytest.raises(Unavailable):
-        await exchange(tmp_path / "s", "GET", "/", None, timeout_s=20)
+        await exchange(tmp_path / "s", "GET", "/", None, timeout_s=60)
 
 
 async def test_silence_has_an_end(tmp_path: Path) -> None:
@@ -123,11 +123,11 @@ async def test_silence_has_an_end(tmp_path: Path) -> None:
 
 async def test_nobody_there_is_told_apart(tmp_path: Path) -> None:
     with pytest.raises(VmmAbsent):
-        await exchange(tmp_path / "s", "GET", "/", None, timeout_s=5)
+        await exchange(tmp_path / "s", "GET", "/", None, timeout_s=60)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / "s"))
     with pytest.raises(VmmAbsent, match="refused"):
-        await exchange(tmp_path / "s", "GET", "/", None, timeout_s=5)
+        await exchange(tmp_path / "s", "GET", "/", None, timeout_s=60)
 
 
 async def test_a_link_or_a_file_in_its_place_is_not_spoken_to(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ async def test_a_link_or_a_file_in_its_place_is_not_spoken_to(tmp_path: Path) ->
         (tmp_path / "file").touch()
         for name in ("link", "file"):
             with pytest.raises(Unavailable, match="tampered"):
-                await exchange(tmp_path / name, "GET", "/", None, timeout_s=5)
+                await exchange(tmp_path / name, "GET", "/", None, timeout_s=60)
 
 
 async def test_its_path_may_be_longer_than_an_address(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ async def test_its_path_may_be_longer_than_an_address(tmp_path: Path) -> None:
     deep.mkdir()
     with answering(tmp_path / "s", OK, stay):
         (tmp_path / "s").rename(deep / "s")
-        assert (await exchange(deep / "s", "GET", "/", None, timeout_s=5)).status == 200
+        assert (await exchange(deep / "s", "GET", "/", None, timeout_s=60)).status == 200
 
 
 LOOK = ApiRequest("GET", "/look")
