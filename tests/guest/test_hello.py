@@ -66,7 +66,7 @@ def test_hello_serves_both_address_families() -> None:
 def test_hello_ends_with_the_code_it_is_told() -> None:
     with serving() as (program, port):
         assert ask(port, "/exit/7", "POST") == (200, "bye\n")
-        assert program.wait(10) == 7
+        assert program.wait(60) == 7
 
 
 def test_looking_at_exit_does_not_end_it() -> None:
@@ -79,7 +79,7 @@ def test_looking_at_exit_does_not_end_it() -> None:
 def test_a_signal_ends_it_at_once_and_cleanly(number: signal.Signals) -> None:
     with serving() as (program, _):
         program.send_signal(number)
-        assert program.wait(10) == 0
+        assert program.wait(60) == 0
 
 
 def test_each_request_is_a_line_of_output() -> None:

@@ -238,7 +238,7 @@ def test_a_session_beyond_its_credit_is_cut_off(tmp_path: Path) -> None:
         running.run(spec("sleep 1000"))
         running.take(FrameKind.READY)
         running.stream.sendall(messages.exec_request(1, ExecSpec(argv=("sleep", "1000"))))
-        with suppress(BrokenPipeError):
+        with suppress(OSError):  # it cuts us off before it has read all
             for _ in range(6):
                 running.send(FrameKind.STDIN, 1, bytes(frames.PAYLOAD_MAX))
         assert refusal(running) == "protocol error"

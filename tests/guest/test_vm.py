@@ -75,6 +75,7 @@ def is_clean(disk: Path) -> bool:
 def test_a_machine_through_its_life(files: Path) -> None:
     failing = ProcessSpec(argv=("/" + "x" * 200,), env={}, held=True)
     loud = ProcessSpec(argv=("/bin/sh", "-c", "cat /bin/ls /bin/dd /bin/ls; echo last"), env={}, held=True)
+    began = SystemClock().now()
     with machine(files) as booted:
         wire = booted.wire(1)
         wire.sendall(os.urandom(200_000) + b"\xfe\x01half")
@@ -83,7 +84,7 @@ def test_a_machine_through_its_life(files: Path) -> None:
         first.take(FrameKind.READY)
         its_world_is_as_it_was_told(first)
         its_network_is_as_it_was_told(first)
-        its_start_is_recorded(first)
+        its_start_is_recorded(first, began)
         second = booted.pilot(wire, b"nonce  2")
         second.greet()
         its_clock_and_memory_are_told(second)
@@ -139,10 +140,10 @@ def its_network_is_as_it_was_told(pilot: VmPilot) -> None:
     assert "10.1.2.3" in pilot.shell("cat /proc/net/fib_trie")
 
 
-def its_start_is_recorded(pilot: VmPilot) -> None:
+def its_start_is_recorded(pilot: VmPilot, began: float) -> None:
     story = pilot.story()
     assert (story.instance_id, story.pilot_pid) == ("instance-1", 1)
-    assert story.ready_at is not None and abs(story.ready_at - SystemClock().now()) < 60
+    assert story.ready_at is not None and began - 60 < story.ready_at < SystemClock().now() + 60
     stages = story.stages
     assert stages is not None
     assert 0 < stages.pilot_s < stages.devices_s < stages.streams_s < stages.spec_s
@@ -202,9 +203,14 @@ def a_port_that_nobody_holds_costs_nothing(booted: Machine, pilot: VmPilot) -> N
         words = pilot.shell("cat /proc/1/stat").split()
         return int(words[13]) + int(words[14])
 
-    before = ticks()
-    pilot.shell("sleep 1")
-    assert ticks() - before < 50, "of the 100 in a second"
+    def rests() -> bool:
+        """It has less than 50 of the 100 in a second. A busy host may keep the guest waiting just while it works, and
+        the guest counts that too; an end that is polled for costs every second."""
+        before = ticks()
+        pilot.shell("sleep 1")
+        return ticks() - before < 50
+
+    wait_for(rests)
     with booted.wire(1) as wire:
         assert booted.pilot(wire, b"nonce  5").greet().instance_id == "instance-1"
 
@@ -252,16 +258,18 @@ def test_a_panic_is_an_end_without_a_word(files: Path, image: Path) -> None:
     make_ext4(files / "volume", 32 * vm.MIB, files / "used")
     with machine(files) as booted:
         pilot = booted.pilot(booted.wire())
-        pilot.run(
-            vm_spec(
-                "echo before; cat /etc/greeting; stat -c %a /data; sleep 1; echo c > /proc/sysrq-trigger; sleep 1000"
-            )
-        )
+        pilot.run(vm_spec("echo before; cat /etc/greeting; stat -c %a /data; exec sleep 100000"))
         pilot.take(FrameKind.READY)
+        wait_for(lambda: said_by(pilot) == b"before\nhello\n755\n")
+        pilot.begin_shell("echo c > /proc/sysrq-trigger")
         assert booted.status() == 0
     assert "Kernel panic" in booted.console()
     assert pilot.story().ready_at is not None and pilot.story().final_exit is None
-    assert b"".join(chunk.data for chunk in pilot.output()) == b"before\nhello\n755\n"
+    assert said_by(pilot) == b"before\nhello\n755\n"
+
+
+def said_by(pilot: VmPilot) -> bytes:
+    return b"".join(chunk.data for chunk in pilot.output())
 
 
 @LONG

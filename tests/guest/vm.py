@@ -36,7 +36,7 @@ from tests.guest.port import Port
 from tests.kernel import boot_files
 
 PORTS = 2
-DEADLINE_S = 90.0
+DEADLINE_S = 240.0
 MIB = 1 << 20
 JOURNAL_BYTES = 64 << 10
 SEGMENT_BYTES = 128 << 10
