@@ -10,6 +10,7 @@ from hawker.chaos.daemon import Daemon
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 from hawker.failpoint import LISTING
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -50,6 +51,6 @@ def test_residue_of_daemon_is_told(daemon: Daemon) -> None:
     daemon.launch("--ephemeral", failpoint=LISTING).wait_ready()
     staged.mkdir()
     try:
-        assert daemon.withdraw(gone_within_s=0) == [f"staged tree {staged}"]
+        wait_for(lambda: daemon.withdraw(gone_within_s=0) == [f"staged tree {staged}"])  # once all else has gone
     finally:
         staged.rmdir()

@@ -11,7 +11,7 @@ from anyio.to_thread import run_sync
 
 from hawker.api.contract.node import HEALTH
 from hawker.chaos.daemon import Daemon
-from hawker.chaos.daemon_supervisor import DaemonSupervisor
+from hawker.chaos.daemon_supervisor import READY_WITHIN_S, DaemonSupervisor
 from hawker.chaos.tally import SoakTally
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
@@ -35,7 +35,7 @@ async def test_an_end_that_nobody_asked_for_is_noted_and_mended(supervisor: Daem
         tasks.start_soon(supervisor.watch)
         await eventually(lambda: supervisor.answers)
         os.kill(first, signal.SIGKILL)
-        await eventually(lambda: supervisor.answers and supervisor.daemon.pid != first)
+        await eventually(lambda: supervisor.answers and supervisor.daemon.pid != first, READY_WITHIN_S + 60.0)
         tasks.cancel_scope.cancel()
     (found,) = supervisor.tally.findings
     assert "ended by itself with status -9" in found.what

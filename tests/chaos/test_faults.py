@@ -61,8 +61,9 @@ def hurt(name: str) -> FaultKind:
 
 
 async def test_a_daemon_goes_on_though_the_soak_is_interrupted_while_it_stands(
-    targets: FaultTargets, patient: Patient
+    targets: FaultTargets, patient: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("hawker.chaos.faults.FROZEN_S", 3600.0)  # so that it is seen to stand
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(hurt("daemon stopped for a while").inflict, targets)
         await eventually(lambda: patient.state == "T")

@@ -65,7 +65,7 @@ def test_an_interrupted_soak_ends_in_order_with_a_report() -> None:
     with open_to_all() as place:
         logs = place / "logs"
         with begin(place, "--minutes", "60", "--seed", "6", "--driver", "process", "--logs", str(logs)) as running:
-            wait_for(lambda: list(place.glob("hawker-soak-*/data/machines/*/run/pid")), 60)
+            wait_for(lambda: list(place.glob("hawker-soak-*/data/machines/*/run/pid")), ENDS_WITHIN_S)
             running.send_signal(signal.SIGINT)
             report = reported(running)
         assert report.violations == () and report.minutes < 5

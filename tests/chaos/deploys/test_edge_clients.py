@@ -52,7 +52,7 @@ async def counted(clients: EdgeClients, requests: int) -> list[str]:
     """What was lost of at least so many."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(clients.serve)
-        await eventually(lambda: clients.sent([HERE]) >= requests, 20)
+        await eventually(lambda: clients.sent([HERE]) >= requests)
         tasks.cancel_scope.cancel()
     return [each.what for each in clients.lost([HERE])]
 

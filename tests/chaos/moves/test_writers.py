@@ -52,7 +52,7 @@ async def test_a_ledger_that_has_all_is_sound_and_one_that_forgets_is_not() -> N
         writer = LedgerWriter(SystemClock())
         async with ledger(forgets=forgets) as port, anyio.create_task_group() as tasks:
             tasks.start_soon(writer.write, port)
-            await eventually(partial(_acknowledged, writer, 5), 20)
+            await eventually(partial(_acknowledged, writer, 5))
             assert await writer.broken(port) == found
             assert writer.longest_s > 0
             tasks.cancel_scope.cancel()
