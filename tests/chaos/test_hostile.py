@@ -55,7 +55,7 @@ def test_an_interrupt_leaves_nothing(number: signal.Signals, tmp_path: Path) -> 
     command = hostile(tmp_path, "--scene", "calls without a token")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None and running.stdout.readline()
-        wait_for(lambda: any(tmp_path.glob("*/node/life-1.out")))
+        wait_for(lambda: any(tmp_path.glob("*/node/life-1.out")), WITHIN_S)
         os.kill(running.pid, number)
         assert running.wait(WITHIN_S) == (130 if number == signal.SIGINT else -number)
     wait_for(lambda: not left(before, tmp_path))

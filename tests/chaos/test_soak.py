@@ -68,7 +68,7 @@ def test_an_interrupted_soak_ends_in_order_with_a_report() -> None:
             wait_for(lambda: list(place.glob("hawker-soak-*/data/machines/*/run/pid")), ENDS_WITHIN_S)
             running.send_signal(signal.SIGINT)
             report = reported(running)
-        assert report.violations == () and report.minutes < 5
+        assert report.violations == () and report.minutes < 30
         assert '"ready"' in (logs / "life-1.err").read_text()
         wait_for(lambda: not left(before, place))
         assert list(place.iterdir()) == [logs]
