@@ -151,16 +151,16 @@ def test_a_mount_is_seen_by_its_directory_and_its_source(tmp_path: Path) -> None
 
 @pytest.mark.root
 def test_an_interface_a_table_and_a_loop_device_are_seen(tmp_path: Path) -> None:
-    before = host()
+    before, link, table = host(), f"hwffff{os.getpid():x}", f"hawker_stray_{os.getpid()}"
     (tmp_path / "disk").write_bytes(bytes(1 << 20))
     made = subprocess.run(["losetup", "-f", "--show", tmp_path / "disk"], check=True, capture_output=True, text=True)
     try:
-        subprocess.run(["ip", "link", "add", "hwffffstray", "type", "bridge"], check=True)
-        subprocess.run(["nft", "add", "table", "inet", "hawker_stray"], check=True)
-        kinds = [trace.kind for trace in left(before, tmp_path, "hwffffstray", "hawker_stray")]
+        subprocess.run(["ip", "link", "add", link, "type", "bridge"], check=True)
+        subprocess.run(["nft", "add", "table", "inet", table], check=True)
+        kinds = [trace.kind for trace in left(before, tmp_path, link, table)]
         assert kinds == ["interface", "loop", "table"]
     finally:
         subprocess.run(["losetup", "-d", made.stdout.strip()], check=True)
-        subprocess.run(["ip", "link", "delete", "hwffffstray"], check=False)
-        subprocess.run(["nft", "delete", "table", "inet", "hawker_stray"], check=False)
-    wait_for(lambda: not left(before, tmp_path, "hwffffstray", "hawker_stray"))
+        subprocess.run(["ip", "link", "delete", link], check=False)
+        subprocess.run(["nft", "delete", "table", "inet", table], check=False)
+    wait_for(lambda: not left(before, tmp_path, link, table))

@@ -152,11 +152,12 @@ def test_another_spec_is_refused(tmp_path: Path) -> None:
 
 
 def test_orphans_are_reaped_and_end_with_the_machine(tmp_path: Path) -> None:
+    seconds = 1_000_000 + os.getpid()  # of nobody else on this host
     with pilot(tmp_path) as running:
-        running.run(spec("(setsid sleep 93 & true); (true &); echo up; sleep 0.2; exit 0"))
+        running.run(spec(f"(setsid sleep {seconds} & true); (true &); echo up; sleep 0.2; exit 0"))
         wait_for(running.output)
         running.status()
-    assert b"sleep\x0093" not in {_command(name) for name in os.listdir("/proc") if name.isdigit()}
+    assert b"sleep\0%d" % seconds not in {_command(name) for name in os.listdir("/proc") if name.isdigit()}
 
 
 def _command(pid: str) -> bytes:
