@@ -7,12 +7,13 @@ from typing import Any
 import anyio
 import msgspec
 
-from hawker.clock import Clock, SystemClock
+from hawker.clock import Clock
 from hawker.fsm.contract import Backoff, Done, Flow, Outcome, Resource, Step, StepContext, WhenBusy
 from hawker.fsm.run import State
 from hawker.fsm.runner import Runner
 from hawker.fsm.view import RunView
 from hawker.ids import RunId
+from hawker.sim.harness.loop import LoopClock
 from hawker.store.contract import Store
 from hawker.store.memory_store import MemoryStore
 from tests.waiting import eventually
@@ -68,7 +69,7 @@ async def serving(
 ) -> AsyncIterator[Runner[list[str]]]:
     """Leaving it is what SIGTERM is to a daemon."""
     deps: list[str] = [] if notes is None else notes
-    runner = Runner(store, flows, deps, clock or SystemClock(), **options)
+    runner = Runner(store, flows, deps, clock or LoopClock(), **options)
     with anyio.fail_after(DEADLINE_S):
         async with anyio.create_task_group() as group:
             await group.start(runner.serve)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from hawker.clock import SystemClock
 from hawker.errors import Unavailable, WrongState
 from hawker.fsm.contract import Abort, Done, EndedRun, Outcome, Step
 from hawker.fsm.run import State
 from hawker.fsm.runner import Runner
 from hawker.fsm.transition import VAIN_RESUMES
 from hawker.ids import RunId
+from hawker.sim.harness.loop import LoopClock
 from hawker.store.contract import Tx
 from hawker.store.memory_store import MemoryStore
 from tests.fsm.serving import (
@@ -92,7 +92,7 @@ async def test_a_run_whose_flow_is_gone_is_stuck_and_can_be_aborted() -> None:
 async def test_a_queued_run_whose_flow_is_gone_is_stuck_at_its_turn() -> None:
     store = MemoryStore()
     flows = [flow("make", step("a")), flow("gone", step("a"))]
-    runner: Runner[list[str]] = Runner(store, flows, [], SystemClock())
+    runner: Runner[list[str]] = Runner(store, flows, [], LoopClock())
     first, second = await accept(store, runner, "make"), await accept(store, runner, "gone")
     async with serving(store, flow("make", step("a"))) as later:
         assert (await later.wait(first, DEADLINE_S)).state is State.DONE
@@ -270,7 +270,7 @@ async def test_a_cancel_that_cannot_be_committed_says_so_and_changes_nothing() -
 
 async def test_ending_a_run_begins_the_next_in_the_same_transaction() -> None:
     store = MemoryStore()
-    runner: Runner[list[str]] = Runner(store, [flow("make", Step("a", noting("a")))], [], SystemClock())
+    runner: Runner[list[str]] = Runner(store, [flow("make", Step("a", noting("a")))], [], LoopClock())
     first, second = await accept(store, runner, "make"), await accept(store, runner, "make")
     await runner.cancel(first, "enough")  # nobody serves, and there is nothing to undo: one commit
     states = {run_id: view and view.state for run_id in (first, second) for view in [runner.get(run_id)]}

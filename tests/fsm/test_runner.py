@@ -9,6 +9,7 @@ from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, HandOff, Outcome
 from hawker.fsm.run import State
 from hawker.fsm.runner import Runner
 from hawker.ids import RunId
+from hawker.sim.harness.loop import LoopClock
 from hawker.store.contract import Bucket, Tx
 from hawker.store.memory_store import MemoryStore, StoreFaults
 from tests.fsm.serving import (
@@ -79,7 +80,7 @@ async def test_a_rolled_back_accept_leaves_nothing() -> None:
 async def test_a_run_accepted_before_serving_begins_with_it() -> None:
     store = MemoryStore()
     make = flow("make", step("cut"))
-    run_id = await accept(store, Runner(store, [make], [], SystemClock()), "make")
+    run_id = await accept(store, Runner(store, [make], [], LoopClock()), "make")
     async with serving(store, make) as runner:
         assert (await runner.wait(run_id, DEADLINE_S)).state is State.DONE
 
@@ -184,11 +185,11 @@ async def test_a_delayed_run_that_is_due_gets_in_line() -> None:
 
 
 async def test_a_delay_goes_on_across_a_restart() -> None:
-    store, clock = MemoryStore(), SystemClock()
+    store, clock = MemoryStore(), LoopClock()
     later = flow("later", step("rest"))
     run_id = await accept(store, Runner(store, [later], [], clock), "later", delay_s=0.1)
     accepted_at = clock.now()
-    async with serving(store, later) as runner:
+    async with serving(store, later, clock=clock) as runner:
         done = await runner.wait(run_id, DEADLINE_S)
     assert done.started_at is not None and done.started_at >= accepted_at + 0.05
 
@@ -391,7 +392,7 @@ async def test_a_clock_that_was_set_back_makes_no_delay_longer(back_s: float) ->
 
 async def test_a_store_that_cannot_be_written_at_boot_delays_what_is_resumed_and_fails_nothing() -> None:
     store = MemoryStore()
-    runner = Runner(store, [flow("make", step("cut"))], list[str](), SystemClock())
+    runner = Runner(store, [flow("make", step("cut"))], list[str](), LoopClock())
     run_id = await accept(store, runner, "make")
     full = store.crash(faults=StoreFaults(fail=frozenset({store.commits + 1, store.commits + 2})))
     async with serving(full, flow("make", step("cut"))) as later:
