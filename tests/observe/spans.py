@@ -37,10 +37,11 @@ class Collector:
     def export(self, spans: Sequence[Span]) -> str | None:
         self.reached.set()
         assert self.gate.wait(60)
-        self.batches += 1
-        if self.refuses is None:
+        refuses = self.refuses
+        if refuses is None:
             self.taken += [each.name for each in spans]
-        return self.refuses
+        self.batches += 1  # the last of it: whoever sees the batch may change what comes of the next one
+        return refuses
 
     def close(self) -> None:
         self.closed = True
