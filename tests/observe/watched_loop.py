@@ -1,7 +1,7 @@
 """A program whose event loop is watched, for `test_watchdog`: `python -m tests.observe.watched_loop REPORT_S END_S`.
 
-Does what its standard input says, line by line: `turn` answers, `block SECONDS` holds the loop up (0: for ever), `log`
-holds it up in the writing of a log line.
+Does what its standard input says, line by line: `turn` answers, `block SECONDS` holds the loop up (0: for ever), `hold`
+does until the next line comes, `log` does in the writing of a log line.
 """
 
 import logging
@@ -34,12 +34,20 @@ def block_the_loop(seconds: float) -> None:
         left -= _PIECE_S
 
 
+def hold_the_loop() -> None:
+    """The line that ends it is no word."""
+    print("blocking", flush=True)
+    sys.stdin.readline()
+
+
 def obey(words: list[str], metrics: MetricsRegistry) -> None:
     match words:
         case ["turn"]:
             print("stalls", metrics.registry.get_sample_value("hawker_event_loop_stalls_total"), flush=True)
         case ["block", seconds]:
             block_the_loop(float(seconds))
+        case ["hold"]:
+            hold_the_loop()
         case ["log"]:
             logging.getLogger().addHandler(StuckHandler())
             logging.getLogger().error("a line that is never written")
