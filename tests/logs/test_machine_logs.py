@@ -86,7 +86,10 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> Desk:
+async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Whoever drains or catches up waits for as long as a busy host takes for one look."""
+    monkeypatch.setattr("hawker.logs.machine_logs._DRAIN_S", 60.0)
+    monkeypatch.setattr("hawker.logs.machine_logs._CATCH_UP_S", 60.0)
     desk = Desk(tmp_path / "logs")
     app = AppRecord(id="a1", number=1, name=APP, org="personal", network="", network_id=1, created_at=NOW)
     await desk.put(APPS, APP, app)
@@ -107,7 +110,7 @@ async def until(logs: MachineLogs, *texts: str) -> None:
     async def there() -> bool:
         return await told(logs) == list(texts)
 
-    await eventually(there, 20)
+    await eventually(there)
 
 
 async def test_output_is_taken_as_it_comes_and_each_piece_once_over_daemons(desk: Desk) -> None:
@@ -129,11 +132,11 @@ async def test_words_of_the_proxy_are_kept_beside_the_output_also_when_nothing_r
         desk.ring.write("one\n")
         await until(logs, "one")
         logs.say(APP, word("PR01 nobody"))
-        await eventually(lambda: logs.counts["kept"] == 2, 20)
+        await eventually(lambda: logs.counts["kept"] == 2)
         await desk.drop(MACHINES, ID)
         for number in range(150):
             logs.say(APP, word(f"HQ01 {number}"))
-        await eventually(lambda: logs.counts["kept"] >= 102, 20)
+        await eventually(lambda: logs.counts["kept"] >= 102)
         logs.say(AppName("ghost"), word("nobody"))
         texts = await told(logs)
     assert set(texts[:2]) == {"one", "PR01 nobody"} and texts[2:] == [f"HQ01 {number}" for number in range(100)]
@@ -156,10 +159,10 @@ async def test_a_reader_of_a_machine_that_rests_for_a_while_hears_of_its_next_li
     async with desk.daemon() as logs:
         await until(logs, "one")
         after, looks = (await logs.tail(APP, 1)).position, desk.ring.reads + 3
-        with anyio.fail_after(10):
+        with anyio.fail_after(120):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(logs.wait, APP, after, 60.0)
-                await eventually(lambda: desk.ring.reads >= looks, 5)
+                tasks.start_soon(logs.wait, APP, after, 600.0)
+                await eventually(lambda: desk.ring.reads >= looks)
                 desk.ring.write("two\n")
 
 
@@ -315,7 +318,7 @@ async def test_a_log_goes_with_its_app_and_is_no_other_apps_of_its_name(desk: De
     assert app is not None
     await desk.drop(APPS, APP)
     async with desk.daemon() as logs:
-        await eventually(lambda: _empty(desk.directory), 20)
+        await eventually(lambda: _empty(desk.directory))
         assert await told(logs) == []
 
 
@@ -339,10 +342,10 @@ async def test_output_that_cannot_be_kept_troubles_no_other_app_and_no_daemon(de
     await _add_other(desk)
     desk.ring.chunks.append(OutputChunk(position=0, at=at, stream=1, process=0, data=b"poison\n"))
     async with desk.daemon() as logs:
-        await eventually(lambda: _read(desk.ring), 20)
+        await eventually(lambda: _read(desk.ring))
         await logs.drain(ID)
         logs.say(OTHER, WORD)
-        await eventually(lambda: _has(logs, OTHER), 20)
+        await eventually(lambda: _has(logs, OTHER))
         desk.ring.chunks.clear()
         desk.ring.write("one\n")
         await until(logs, "one")
@@ -374,10 +377,10 @@ async def test_log_whose_cursors_make_no_sense_ends_no_daemon(desk: Desk) -> Non
     AppLog(desk.directory / "a1", LogLimits(), NOW).append((), broken)
     (desk.directory / "of an app that is gone").mkdir()
     async with desk.daemon() as logs:
-        await eventually(lambda: _trimmed(desk.directory), 20)
+        await eventually(lambda: _trimmed(desk.directory))
         logs.say(APP, WORD)
         logs.say(OTHER, WORD)
-        await eventually(lambda: _has(logs, OTHER), 20)
+        await eventually(lambda: _has(logs, OTHER))
 
 
 async def _trimmed(directory: Path) -> bool:

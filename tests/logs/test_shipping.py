@@ -111,6 +111,12 @@ async def collector() -> AsyncIterator[Collector]:
         await runner.cleanup()
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that a busy host has sent, and has no answer to in ten seconds, would be sent twice."""
+    monkeypatch.setattr("hawker.logs.shipping._SEND_S", 60.0)
+
+
 @asynccontextmanager
 async def shipping(desk: Desk, logs: MachineLogs, url: str, state: Path) -> AsyncIterator[None]:
     async with aiohttp.ClientSession() as http, anyio.create_task_group() as tasks:
@@ -123,7 +129,7 @@ async def came(to: Collector, *texts: str) -> None:
     async def there() -> bool:
         return to.texts == list(texts)
 
-    await eventually(there, 60)
+    await eventually(there, 120)  # after a pause that was as long as the collector was away
 
 
 async def test_lines_are_sent_on_over_a_collector_and_a_daemon_that_were_away(desk: Desk, tmp_path: Path) -> None:
