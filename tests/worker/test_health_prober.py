@@ -64,7 +64,7 @@ async def _only_ipv6(ports: AsyncExitStack) -> Listener[SocketStream]:
             return await anyio.create_tcp_listener(local_host="::1", local_port=taken.getsockname()[1])
 
 
-def _probe(port: int, machine: str, app: str = "alpha", timeout_s: float = 2.0) -> Probe:
+def _probe(port: int, machine: str, timeout_s: float, app: str = "alpha") -> Probe:
     return Probe(host="::1", port=port, timeout_s=timeout_s, path="/", app=app, machine=machine)
 
 
@@ -150,14 +150,14 @@ BAD = ProbeResult(False, "refused")
 async def test_machine_that_never_answers_makes_only_itself_wait(prober: NetworkProber, serve: Serve) -> None:
     """Two machines with 64 checks each, at a port that accepts and never answers, and another app's machine."""
     silent, good = await serve(b""), await serve(_answer("200 OK", "well"))
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         async with anyio.create_task_group() as tasks:
             for machine in ("a1", "a2"):
                 for _ in range(64):
                     tasks.start_soon(prober, _probe(silent, app="alpha", machine=machine, timeout_s=300.0))
             await anyio.wait_all_tasks_blocked()
             for _ in range(3):
-                found = await prober(_probe(good, app="beta", machine="b1", timeout_s=2.0))
+                found = await prober(_probe(good, app="beta", machine="b1", timeout_s=60.0))
                 assert found == ProbeResult(True, "well")
             tasks.cancel_scope.cancel()
 
@@ -171,7 +171,7 @@ async def test_deadline_of_a_probe_begins_when_it_is_its_turn(prober: NetworkPro
 
     async with anyio.create_task_group() as tasks:
         for _ in range(4):  # as many as a machine has at once
-            tasks.start_soon(ask, silent, 1.0)
+            tasks.start_soon(ask, silent, 4.0)
         await anyio.wait_all_tasks_blocked()
-        tasks.start_soon(ask, good, 0.9)
+        tasks.start_soon(ask, good, 3.5)
     assert sorted(each.passing for each in found) == [False] * 4 + [True]

@@ -98,6 +98,7 @@ async def _moved(request: web.Request) -> web.Response:
     raise web.HTTPFound("/metrics")
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # real sockets: virtual time would pass them by
 async def test_an_endpoint_is_asked_within_bounds_and_not_followed_elsewhere(fetch: HttpFetch) -> None:
     ended = anyio.Event()
 
