@@ -154,4 +154,4 @@ async def test_a_link_inside_is_what_a_container_has(tmp_path: Path) -> None:
 
 def _ip(netns: str, *arguments: str) -> str:
     command = ["nsenter", f"--net={netns}", "ip", "-j", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
