@@ -65,7 +65,7 @@ async def run(ends: Descriptors, *command: str, tty: bool = False) -> Exited:
     caller = InProcessCaller(node.handlers(), ManualClock(), "tester")
     request = TerminalRequest(command=command, tty=tty, rows=24, cols=80)
     async with caller.socket(MACHINE_TERMINAL, request, params=PARAMS) as channel:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             return await converse(channel, ends, terminal=tty)
 
 
@@ -83,7 +83,7 @@ async def running(ends: Descriptors, *command: str, tty: bool = False) -> AsyncI
 
 
 async def read(fd: int) -> bytes:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         await anyio.wait_readable(fd)
     return os.read(fd, 65536)
 

@@ -20,7 +20,7 @@ from schemathesis.engine.recorder import ScenarioRecorder
 from tests.conformance.aim import aim
 from tests.conformance.stock import Stock
 
-REQUEST_DEADLINE_S = 30
+REQUEST_DEADLINE_S = 120
 _ORDERS = ("/apps/{app_name}/machines", "/apps/{app_name}/machines/{machine_id}")
 _REFUSED = ("400", "401", "403", "404", "405", "406", "409", "415", "422", "428", "429", "431", "5xx")
 _ACCEPTED = ("2xx", "3xx", "401", "403", "404", "409", "429", "5xx")

@@ -17,7 +17,7 @@ from hawker.store.sqlite import SqliteStore
 from hawker.worker.format import THIS
 from tests.e2e.running_node import HAWKER, RunningNode
 
-WITHIN_S = 90
+WITHIN_S = 300
 
 DISK = """
 mount -t tmpfs -o size=$SIZE none /mnt
