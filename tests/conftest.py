@@ -12,8 +12,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from hawker.chaos.residue import Residue, host, left
-from hawker.clock import SystemClock
-from hawker.ids import NodeId, new_node_id
+from hawker.ids import NodeId
+from tests.node_ids import own_node_id
 from tests.waiting import wait_for
 
 for profile, examples, always_the_same in (("hawker", 10, True), ("full", 200, False)):
@@ -79,7 +79,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> _Groups:
 @pytest.fixture
 def node_id() -> NodeId:
     """A node of its own, so that runs beside each other on one host do not meet."""
-    return new_node_id(SystemClock())
+    return own_node_id()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.host.cgroup import find_hierarchies
 from hawker.host.mount import mounts
-from hawker.ids import InstanceId, MachineId, NodeId, new_machine_id, new_node_id, new_ulid
+from hawker.ids import InstanceId, MachineId, NodeId, new_machine_id, new_ulid
 from hawker.runtime.container import container_driver
 from hawker.runtime.driver import LostPart, NodeDriver
 from hawker.runtime.fake_driver import FakeDriver
@@ -24,6 +24,7 @@ from hawker.runtime.launcher.launcher_choice import LauncherChoice
 from hawker.runtime.process import process_driver
 from hawker.runtime.spec import FileSpec, InstanceLimits, InstanceSpec, ProcessSpec, RootDisk
 from tests.microvm import lack_of_qemu, qemu_driver, root_disks
+from tests.node_ids import own_node_id
 from tests.rootfs import host_programs
 from tests.vmm import node
 
@@ -116,7 +117,7 @@ async def kill_from_outside(driver: NodeDriver, machine_id: MachineId) -> None:
 @asynccontextmanager
 async def container_rig(place: Path, launcher: LauncherChoice = LauncherChoice.HAWKER) -> AsyncIterator[Rig]:
     """Containers with copies of the host's programs, on the host's network."""
-    node_id = new_node_id(CLOCK)
+    node_id = own_node_id()
 
     def renew() -> NodeDriver:
         return container_driver(node_id, place / "machines", place / "crun", CLOCK, launcher=launcher)
@@ -174,7 +175,7 @@ async def fake_rig(place: Path) -> AsyncIterator[Rig]:
 @asynccontextmanager
 async def api_rig(name: str, place: Path) -> AsyncIterator[Rig]:
     """A VMM that is driven by its API: the real one where it boots a kernel, else its stand-in, see tests/vmm."""
-    node_id = new_node_id(CLOCK)
+    node_id = own_node_id()
 
     def renew() -> NodeDriver:
         return node.driver(name, node_id, place)
@@ -199,7 +200,7 @@ async def qemu_rig(place: Path) -> AsyncIterator[Rig]:
     lack = lack_of_qemu()
     if lack:
         pytest.skip(lack)
-    node_id = new_node_id(CLOCK)
+    node_id = own_node_id()
 
     def renew() -> NodeDriver:
         return qemu_driver(node_id, place)

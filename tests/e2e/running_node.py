@@ -4,9 +4,11 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from hawker.chaos.daemon import HAWKER, LIMITS, Daemon
 from hawker.clock import SystemClock
+from tests.node_ids import own_node_id
 
 __all__ = ["HAWKER", "RunningNode", "running_node"]
 
@@ -16,6 +18,14 @@ class RunningNode(Daemon):
 
     def __init__(self, place: Path, *flags: str, before_it: Sequence[str] = ()) -> None:
         super().__init__(place, SystemClock(), *flags, before_it=before_it)
+
+    def launch(self, *flags: str, failpoint: str | None = None) -> Self:
+        """In a new directory it goes by an id that begins as no other node's on this host; unless another command runs
+        it, which may have another user."""
+        if not self.before_it and not self.data_dir.exists():
+            self.data_dir.mkdir(mode=0o700)
+            self.place.remember(own_node_id())
+        return super().launch(*flags, failpoint=failpoint)
 
 
 @contextmanager

@@ -10,11 +10,12 @@ import anyio
 import pytest
 
 from hawker.clock import SystemClock
-from hawker.ids import InstanceId, MachineId, NodeId, new_machine_id, new_node_id, new_ulid
+from hawker.ids import InstanceId, MachineId, NodeId, new_machine_id, new_ulid
 from hawker.runtime.microvm import MicroVMDriver
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec, VolumeDisk
 from tests.microvm import lack_of_qemu, qemu_driver, root_disks
+from tests.node_ids import own_node_id
 from tests.waiting import eventually
 
 CLOCK = SystemClock()
@@ -67,7 +68,7 @@ async def guests(place: Path) -> AsyncIterator[Guests]:
     lack = lack_of_qemu()
     if lack:
         pytest.skip(lack)
-    node_id = new_node_id(CLOCK)
+    node_id = own_node_id()
     made = Guests(place, node_id, qemu_driver(node_id, place))
     try:
         with anyio.fail_after(_DEADLINE_S):

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 
+from hawker.place import Place
 from tests.fixtures.activation import activated
+from tests.node_ids import own_node_id
 from tests.upgrade.builds import Build
 
 READY_WITHIN_S = 120.0
@@ -51,6 +53,9 @@ class InitSystem:
     def start(self, build: Build, *flags: str) -> None:
         """Returns once it says that it is ready."""
         self.lives += 1
+        if not self.data_dir.exists():
+            self.data_dir.mkdir(mode=0o700)
+            Place(self.data_dir).remember(own_node_id())
         command = build.command("up", "--data-dir", str(self.data_dir), *flags)
         environment = build.environment | {"NOTIFY_SOCKET": self._address}
         with (self._place / f"life-{self.lives}.err").open("wb") as errors:

@@ -7,10 +7,9 @@ from typing import cast
 
 import pytest
 
-from hawker.clock import SystemClock
 from hawker.host.machine_link import NetworkPlan
 from hawker.host.network import NodeNetwork
-from hawker.ids import MachineId, NodeId, new_node_id
+from hawker.ids import MachineId, NodeId
 from hawker.record.machine import Network
 from hawker.worker.lifecycle.machine_networks import HostNetworks
 
@@ -134,9 +133,9 @@ def _private_ip() -> str:
 
 
 @pytest.mark.root
-async def test_a_link_inside_is_what_a_container_has(tmp_path: Path) -> None:
+async def test_a_link_inside_is_what_a_container_has(tmp_path: Path, node_id: NodeId) -> None:
     """Address by address: a machine cannot tell by its network how it is run."""
-    node = NodeNetwork(new_node_id(SystemClock()), tmp_path / "netns")
+    node = NodeNetwork(node_id, tmp_path / "netns")
     network = Network(private_ip=_private_ip(), ipv4="172.29.0.9", network_id=7)
     link = HostNetworks(node, kernels=True).link(MACHINE, network)
     assert link is not None
