@@ -132,8 +132,8 @@ def _keeper_of(mounted: Path) -> int:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             command = (process / "cmdline").read_bytes().split(b"\0")
-        except FileNotFoundError:
-            continue  # it has ended meanwhile
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended meanwhile, before its file was opened or after
         if b"hawker-freeze" in command and str(mounted).encode() in command:
             return int(process.name)
     raise AssertionError("nobody keeps it frozen")
