@@ -23,10 +23,11 @@ from hawker.host.mesh.program import ProgramDevice
 from hawker.host.mesh.wireguard import MeshPeer, difference, own_key
 from hawker.host.netlink import NetlinkSocket
 from hawker.ids import NodeId
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.anyio
 
-PORT, MTU = 42_831, 1420
+PORT, MTU = free_ports(2), 1420
 A, B = (secrets.token_bytes(32) for _ in range(2))
 needs_program = pytest.mark.skipif(shutil.which("wireguard-go") is None, reason="wireguard-go is missing")
 

@@ -14,6 +14,7 @@ from hawker.host.mesh.program import ROOM_BYTES, program_of
 from hawker.host.mesh.wireguard import MeshKey, own_key
 from hawker.host.netlink import NetlinkSocket
 from hawker.ids import NodeId
+from tests.ports import free_ports
 
 pytestmark = [
     pytest.mark.anyio,
@@ -21,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("wireguard-go") is None, reason="wireguard-go is missing"),
 ]
 
-PORT, MTU = 42_841, 1420
+PORT, MTU = free_ports(2), 1420
 PROGRAM = str(Path(shutil.which("wireguard-go") or "").resolve())
 
 
