@@ -2,7 +2,8 @@
 
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
@@ -156,10 +157,14 @@ def ear() -> socket.socket:
     return raw
 
 
-def heard(raw: socket.socket, marks: Sequence[bytes], last: bytes) -> list[bytes]:
-    """Which of the marks came before the last one, which must come."""
+def heard(raw: socket.socket, marks: Sequence[bytes], last: bytes, awaited: Collection[bytes] = ()) -> set[bytes]:
+    """Which of the marks came before the last one, or before those that are to come: frames that were sent from two
+    processors may come in another order."""
     raw.settimeout(_PATIENCE_S)
-    found: list[bytes] = []
-    while last not in (frame := raw.recv(4096)):
-        found += [mark for mark in marks if mark in frame]
-    return found
+    found: set[bytes] = set()
+    with suppress(TimeoutError):
+        while not found.issuperset((last, *awaited)):
+            frame = raw.recv(4096)
+            found.update(mark for mark in (*marks, last) if mark in frame)
+    assert last in found, "nothing comes at all"
+    return found - {last}
