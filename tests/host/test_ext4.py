@@ -52,9 +52,10 @@ def lose_inodes(file: Path) -> None:
 
 @pytest.fixture
 def targets(tmp_path: Path) -> Iterator[list[Path]]:
-    made = [tmp_path / name for name in ("one", "two")]
+    """Below a folder of a name of which hosts of a street let go: else they have copies of these mounts for minutes."""
+    made = [tmp_path / "mounts" / name for name in ("one", "two")]
     for target in made:
-        target.mkdir()
+        target.mkdir(parents=True)
     yield made
     for target in made:
         unmount(target)
@@ -108,6 +109,7 @@ async def test_an_unmounted_one_grows_to_its_file_and_keeps_what_is_in_it(file: 
     ext4.mount_filesystem(file, targets[0])
     (targets[0] / "file").write_text("kept")
     unmount(targets[0])
+    await eventually(lambda: ext4.device_of(file) is None)
     os.truncate(file, 256 * MIB)
     await ext4.grow_unmounted(file)
     ext4.mount_filesystem(file, targets[0])

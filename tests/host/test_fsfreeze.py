@@ -34,9 +34,9 @@ anyio.run(main)
 
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Path]:
-    """A small ext4 of its own."""
-    file, target = tmp_path / "volume", tmp_path / "mounted"
-    target.mkdir()
+    """A small ext4 of its own, below a folder of a name of which hosts of a street let go."""
+    file, target = tmp_path / "volume", tmp_path / "mounts" / "volume"
+    target.mkdir(parents=True)
     subprocess.run(["mke2fs", "-q", "-t", "ext4", str(file), "8M"], check=True)
     subprocess.run(["mount", "-o", "loop", str(file), str(target)], check=True)
     try:

@@ -95,8 +95,8 @@ def test_image_is_mounted_read_only_and_once(area: Path, kind: str) -> None:
 
 @pytest.mark.root
 def test_loop_device_goes_away_with_its_mount(area: Path) -> None:
-    file, target = _image(area, "erofs"), area / "mounted"
-    target.mkdir()
+    file, target = _image(area, "erofs"), area / "mounts" / "mounted"  # of such a name hosts of a street let go
+    target.mkdir(parents=True)
     with attach_loop(file) as device:
         mount(device, target, "erofs", 1)
     backing = Path("/sys/block", Path(device).name, "loop/backing_file")
