@@ -13,6 +13,7 @@ from hawker.sim.node.crash_points import CrashPoints
 from hawker.sim.node.fake_volumes import FakeVolumes
 from hawker.volume.disks import Disk, Disks
 from hawker.volume.host_disks import HostDisks
+from tests.waiting import eventually
 
 VOLUME = VolumeId("vol_0123456789abcdef")
 OTHER = VolumeId("vol_fedcba9876543210")
@@ -55,3 +56,13 @@ async def empty(store: Store) -> None:
         disks = store.renew()
         for volume_id in await disks.list():
             await disks.remove(volume_id)
+
+
+async def nothing_astray(disks: Disks) -> None:
+    """Once nobody on the host holds what was given back: a container that begins has a copy of all mounts, and who looks
+    for a free loop device has it open."""
+
+    async def is_so() -> bool:
+        return await disks.strays() == ()
+
+    await eventually(is_so)

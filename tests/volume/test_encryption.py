@@ -11,7 +11,7 @@ import pytest
 
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, Fault, NotServed, Unavailable
-from hawker.host.block import loops
+from hawker.host.block import detach_loop, loops
 from hawker.host.ext4 import may_grow_mounted
 from hawker.host.luks import CommandResult, Luks
 from hawker.host.mount import is_mounted, unmount
@@ -22,6 +22,7 @@ from hawker.volume.disks import Disk
 from hawker.volume.encryption import KEY_BYTES, Ciphers, VolumeKeys
 from hawker.volume.host_copies import HostCopies
 from hawker.volume.host_disks import HostDisks
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 CLOCK = SystemClock()
@@ -70,7 +71,7 @@ def played(tmp_path: Path) -> Iterator[Played]:
     for target in (tmp_path / "volumes").glob("*/mounted"):
         unmount(target)
     for device, _ in loops(tmp_path):
-        _losetup("-d", device)
+        detach_loop(device)
 
 
 @pytest.fixture
@@ -94,10 +95,11 @@ async def test_a_volume_is_made_mounted_written_and_given_back(disks: HostDisks,
         (target / letter).write_text("kept")
         assert await disks.strays() == ()
         await disks.unmount(made.id)
+        await eventually(lambda: loops(played.mapper.parent) == [])  # who begins elsewhere may have a copy of the mount
     target = Path(await disks.mount(made))
     assert sorted(path.name for path in target.iterdir()) == ["first", "lost+found", "second"]
     await disks.remove(made.id)
-    assert loops(played.mapper.parent) == []
+    await eventually(lambda: loops(played.mapper.parent) == [])
     assert await disks.list() == []
 
 

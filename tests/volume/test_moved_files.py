@@ -229,6 +229,7 @@ async def test_a_kept_layer_is_not_flushed_while_it_is_mounted_and_is_watched_th
     finally:
         await files.unwatch(ROOT)
         unmount(layer)
+    await eventually(lambda: device_of(file) is None)
     await files.flush(ROOT)
 
 

@@ -30,7 +30,7 @@ cut -d ' ' -f 2 /proc/self/mounts | while read -r mounted; do
     case "$1" in "${mounted%/}"/*) continue ;; esac
     case "$mounted" in
         */machines/*/rootfs | */machines/*/layers/* | */machines/*/containers/* | */machines/*/volumes/* | \
-        */mounts/* | */netns/* | */volumes/vol_*/mounted) umount -l "$mounted" 2>&- || : ;;
+        */mounts/* | */netns/* | */volumes/vol_*/mounted | */volumes/vol_*/growing) umount -l "$mounted" 2>&- || : ;;
     esac
 done
 ip link set lo up
