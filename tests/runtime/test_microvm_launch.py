@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from hawker.errors import BadRequest, Unavailable, WrongState
+from hawker.host.cgroup import find_hierarchies
+from hawker.host.mount import mounts
 from hawker.runtime.driver import Exit, Phase
 from hawker.runtime.microvm_launch import BROKEN, VmmEvidence, is_final, judge, last_words, plan_path, read_plan
 from hawker.runtime.spec import GuestLink, RootDisk
@@ -20,7 +22,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.root]
 
 
 def left(there: Guests) -> list[Path]:
-    return [path for path in Path("/sys/fs/cgroup").rglob(f"hawker-{there.node_id[:4]}/*") if path.is_dir()]
+    """Groups of other tests come and go meanwhile: only the node's own are looked at."""
+    trees = find_hierarchies(mounts()).trees()
+    return [path for tree in trees for path in tree.glob(f"hawker-{there.node_id[:4]}/*") if path.is_dir()]
 
 
 async def test_a_vmm_that_refuses_says_so_in_its_own_words_and_leaves_nothing(tmp_path: Path) -> None:
