@@ -22,6 +22,7 @@ from hawker.runtime.pilot.rundir import RunDir
 from tests.runtime.pilot.guests import Guest, Program
 from tests.runtime.pilot.records import STAMP, began, ended, ending, journal_record
 from tests.runtime.plain import MACHINE, marked, spec
+from tests.waiting import eventually
 
 RECORDS = [
     journal_record(1, STAMP + frames.number(42, 4)),
@@ -241,7 +242,8 @@ def run_of(place: Path) -> RunDir:
 
 async def test_a_keeper_that_ends_before_its_vmm_is_not_the_end(tmp_path: Path, clock: PatientClock) -> None:
     """The one that was launched is gone, and another holds the lock: looked at again and again, but with pauses."""
-    keeper = "import os, time; os.fork() and os._exit(0); time.sleep(1)"
+    seen = tmp_path / "seen"
+    keeper = f"import os, time\nos.fork() and os._exit(0)\nwhile not os.path.exists({str(seen)!r}): time.sleep(0.01)\n"
     program = Program(keeper, boots=False)
     driver = PilotDriver(program, tmp_path, clock)
     await driver.prepare(spec("unused"))
@@ -249,9 +251,18 @@ async def test_a_keeper_that_ends_before_its_vmm_is_not_the_end(tmp_path: Path, 
     with program.channel.files(run, spec("unused")) as fds:
         pid = await program.launch(spec("unused"), run, fds)
         run.write_pid(pid)
-    exit = await driver.wait(MACHINE)
-    assert exit.fault == "kernel panic: no root" and not run.alive()
-    assert 1 <= len(clock.naps) <= 300
+    found: list[Exit] = []
+
+    async def wait() -> None:
+        found.append(await driver.wait(MACHINE))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await eventually(lambda: len(clock.naps) >= 10)
+        assert found == []
+        seen.touch()
+    assert found[0].fault == "kernel panic: no root" and not run.alive()
+    assert len(clock.naps) <= 300
     await driver.destroy(MACHINE)
 
 
