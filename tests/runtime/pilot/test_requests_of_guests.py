@@ -70,8 +70,8 @@ async def test_each_question_is_asked_as_the_protocol_has_it(run: RunDir) -> Non
             await requests.trim(pilot, "/data", 5, 7)
             assert guest.asked[-1] == (FrameKind.TRIM, target + numbers(5, 7))
             told = await requests.memory(pilot), await requests.usage(pilot, "/data")
-            async with freeze(pilot, "/data", 2.5):
-                assert guest.asked[-1] == (FrameKind.FREEZE, target + frames.number(2500, 4))
+            async with freeze(pilot, "/data", 62.5):
+                assert guest.asked[-1] == (FrameKind.FREEZE, target + frames.number(62_500, 4))
     assert told == (
         GuestMemory(total=9, available=8, free=7, swap_total=2, swap_free=1),
         VolumeUsage(block_size=4096, blocks=9, blocks_free=3, blocks_avail=2),
