@@ -169,20 +169,20 @@ async def test_nothing_to_wait_for_is_not_found(rig: Rig) -> None:
 
 async def test_stop_ends_the_workload_with_the_signal(rig: Rig) -> None:
     spec = await rig.started(FOREVER)
-    exit = await rig.driver.stop(spec.machine_id, "SIGTERM", 5)
+    exit = await rig.driver.stop(spec.machine_id, "SIGTERM", 60)
     assert (exit.exit_code, exit.signal) == (143, 15)
 
 
 async def test_stopping_what_has_exited_tells_how(rig: Rig) -> None:
     spec = await rig.started("exit 6")
     await rig.driver.wait(spec.machine_id)
-    assert (await rig.renew().stop(spec.machine_id, "SIGTERM", 5)).exit_code == 6
+    assert (await rig.renew().stop(spec.machine_id, "SIGTERM", 60)).exit_code == 6
 
 
 async def test_stop_takes_a_signal_by_any_of_its_names(rig: Rig) -> None:
     for name in ("TERM",) if rig.boot_s else ("SIGTERM", "TERM", "15", "sigterm"):
         spec = await rig.started(FOREVER)
-        assert (await rig.driver.stop(spec.machine_id, name, 5)).signal == 15
+        assert (await rig.driver.stop(spec.machine_id, name, 60)).signal == 15
 
 
 async def test_stop_refuses_what_is_no_signal(rig: Rig) -> None:

@@ -121,8 +121,13 @@ async def test_a_command_beside_no_process_is_refused(able: Rig) -> None:
 
 async def test_processes_say_which_container_they_are_of(able: Rig) -> None:
     spec = await started(able, await containers(able, web=("sleep", "901"), db=("sleep", "902")))
-    found = {process.command: process.container for process in await able.driver.processes(spec.machine_id)}
-    assert found == {"sleep 901": "web", "sleep 902": "db"}
+
+    async def are_so() -> bool:
+        """One that is at its exec has no command yet."""
+        found = {process.command: process.container for process in await able.driver.processes(spec.machine_id)}
+        return found == {"sleep 901": "web", "sleep 902": "db"}
+
+    await eventually(are_so)
 
 
 # --- those that run programs
@@ -147,7 +152,11 @@ async def test_an_empty_directory_is_root_enough_for_the_machine_itself(real: Ri
 async def test_containers_share_process_ids_and_host_name(real: Rig) -> None:
     spec = await started(real, await containers(real, web=("sleep", "901"), db=FOREVER))
     (web, _) = await real.driver.process_states(spec.machine_id)
-    assert b"sleep\x00901" in await run(real, spec, f"cat /proc/{web.pid}/cmdline", 1)
+
+    async def is_seen() -> bool:
+        return b"sleep\x00901" in await run(real, spec, f"cat /proc/{web.pid}/cmdline", 1)
+
+    await eventually(is_seen)  # it may be at its exec still
     assert await run(real, spec, "hostname", 1) == b"under-test\n"
 
 
@@ -346,9 +355,17 @@ async def test_a_process_that_left_its_session_and_its_parent_ends_with_its_run(
 async def test_a_command_in_a_container_ends_with_its_run(real: Rig) -> None:
     spec = await started(real, await containers(real, web=FOREVER, db=FOREVER))
     sessions = [await real.driver.exec(spec.machine_id, ExecSpec(argv=FOREVER, process=index)) for index in (0, 1)]
-    await real.driver.stop_process(spec.machine_id, 0, "SIGTERM", 5)
+
+    async def in_containers() -> list[str]:
+        return sorted(each.container for each in await real.driver.processes(spec.machine_id) if each.container)
+
+    async def all_run() -> bool:
+        return await in_containers() == ["db", "db", "web", "web"]
+
+    await eventually(all_run)  # what was asked for may have to begin yet
+    await real.driver.stop_process(spec.machine_id, 0, "SIGTERM", 60)
     assert (await sessions[0].wait()).signal == 9
-    assert len([each for each in await real.driver.processes(spec.machine_id) if each.container == "db"]) == 2
+    assert await in_containers() == ["db", "db"]
     await sessions[1].close()
 
 

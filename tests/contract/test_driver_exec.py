@@ -188,7 +188,7 @@ async def test_stop_escalates_when_the_workload_is_deaf(real: Rig) -> None:
 async def test_a_workload_may_end_in_its_own_way_when_stopped(real: Rig) -> None:
     spec = await real.started("trap 'echo bye; exit 12' INT; echo on; while true; do sleep 0.02; done")
     await eventually(lambda: real.driver.output(spec.machine_id))
-    assert (await real.driver.stop(spec.machine_id, "SIGINT", 5)).exit_code == 12
+    assert (await real.driver.stop(spec.machine_id, "SIGINT", 60)).exit_code == 12
     assert b"bye\n" in b"".join(chunk.data for chunk in real.driver.output(spec.machine_id))
 
 

@@ -86,7 +86,7 @@ async def _answer(driver: Driver, call: Call) -> object:
             case "start":
                 return (await driver.start_process(MACHINE, call.index, run)).run
             case "stop":
-                return (await driver.stop_process(MACHINE, call.index, "SIGTERM", 5)).state
+                return (await driver.stop_process(MACHINE, call.index, "SIGTERM", 60)).state
             case _:
                 exit = await driver.conclude(MACHINE, call.index)
                 return msgspec.structs.replace(exit, exited_at=0)

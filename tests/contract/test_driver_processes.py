@@ -132,7 +132,7 @@ async def test_a_process_runs_again(rig: Rig) -> None:
 
 async def test_the_last_exit_is_kept_while_the_next_run_goes_on(rig: Rig) -> None:
     spec = await told(rig, FOREVER)
-    await rig.driver.stop_process(spec.machine_id, 0, "SIGTERM", 5)
+    await rig.driver.stop_process(spec.machine_id, 0, "SIGTERM", 60)
     await rig.driver.start_process(spec.machine_id, 0, 2)
     (state,) = await rig.renew().process_states(spec.machine_id)
     assert (state.state, state.run, state.exit) == (ProcessPhase.RUNNING, 2, None)
@@ -145,7 +145,7 @@ async def test_a_run_is_begun_once_however_often_it_is_asked_for(rig: Rig) -> No
         state = await driver.start_process(spec.machine_id, 0, 1)
         assert (state.state, state.run) == (ProcessPhase.RUNNING, 1)
     await eventually(partial(output, rig.driver, spec.machine_id))
-    await rig.driver.stop_process(spec.machine_id, 0, "SIGTERM", 5)
+    await rig.driver.stop_process(spec.machine_id, 0, "SIGTERM", 60)
     assert (await rig.renew().start_process(spec.machine_id, 0, 1)).state is ProcessPhase.EXITED
     assert await output(rig.driver, spec.machine_id) == [(0, b"once\n")]
 
@@ -172,7 +172,7 @@ async def test_a_run_out_of_its_turn_is_refused(rig: Rig) -> None:
 
 async def test_nothing_is_started_in_what_has_ended(rig: Rig) -> None:
     spec = await told(rig, FOREVER, held=(0,))
-    await rig.driver.stop(spec.machine_id, "SIGTERM", 5)
+    await rig.driver.stop(spec.machine_id, "SIGTERM", 60)
     with pytest.raises(WrongState):
         await rig.driver.start_process(spec.machine_id, 0, 1)
 
@@ -215,7 +215,7 @@ async def test_a_waiting_caller_hears_of_each_end(rig: Rig) -> None:
         for driver in (rig.driver, rig.driver, rig.renew()):
             tasks.start_soon(wait, driver)
         await anyio.wait_all_tasks_blocked()
-        await rig.driver.stop_process(spec.machine_id, 1, "SIGTERM", 5)
+        await rig.driver.stop_process(spec.machine_id, 1, "SIGTERM", 60)
     assert all(states[0].state is ProcessPhase.RUNNING and states[1].state is ProcessPhase.EXITED for states in heard)
     assert len(heard) == 3
 
@@ -226,7 +226,7 @@ async def test_waiting_for_a_change_ends_with_the_machine(rig: Rig) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(rig.driver.await_process_change, spec.machine_id, seen)
         await anyio.wait_all_tasks_blocked()
-        await rig.renew().stop(spec.machine_id, "SIGTERM", 5)
+        await rig.renew().stop(spec.machine_id, "SIGTERM", 60)
 
 
 # --- to the end of a process
@@ -234,14 +234,14 @@ async def test_waiting_for_a_change_ends_with_the_machine(rig: Rig) -> None:
 
 async def test_stopping_a_process_leaves_the_others(rig: Rig) -> None:
     spec = await told(rig, FOREVER, FOREVER)
-    state = await rig.driver.stop_process(spec.machine_id, 0, "SIGTERM", 5)
+    state = await rig.driver.stop_process(spec.machine_id, 0, "SIGTERM", 60)
     assert state.exit is not None and (state.exit.signal, state.exit.exit_code) == (15, 143)
     assert (await rig.driver.process_states(spec.machine_id))[1].state is ProcessPhase.RUNNING
 
 
 async def test_stopping_what_does_not_run_is_no_change(rig: Rig) -> None:
     spec = await told(rig, FOREVER, held=(0,))
-    assert (await rig.driver.stop_process(spec.machine_id, 0, "SIGTERM", 5)).state is ProcessPhase.HELD
+    assert (await rig.driver.stop_process(spec.machine_id, 0, "SIGTERM", 60)).state is ProcessPhase.HELD
     with pytest.raises(BadRequest, match="SIGNOPE"):
         await rig.driver.stop_process(spec.machine_id, 0, "SIGNOPE", 5)
 
@@ -296,14 +296,14 @@ async def test_a_run_under_way_or_never_begun_concludes_nothing(rig: Rig) -> Non
 
 async def test_a_told_machine_is_stopped_as_any(rig: Rig) -> None:
     spec = await told(rig, FOREVER, FOREVER)
-    exit = await rig.driver.stop(spec.machine_id, "SIGTERM", 5)
+    exit = await rig.driver.stop(spec.machine_id, "SIGTERM", 60)
     assert (exit.exit_code, exit.signal) == (143, 15)
 
 
 async def test_a_told_machine_that_rests_is_stopped_as_it_ended_last(rig: Rig) -> None:
     spec = await told(rig, "exit 3", FOREVER, held=(1,))
     await until(rig.driver, spec.machine_id, exited(0))
-    assert (await rig.driver.stop(spec.machine_id, "SIGTERM", 5)).exit_code == 3
+    assert (await rig.driver.stop(spec.machine_id, "SIGTERM", 60)).exit_code == 3
 
 
 async def test_a_pilot_killed_from_outside_kills_all_that_ran(rig: Rig) -> None:

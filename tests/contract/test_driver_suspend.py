@@ -97,7 +97,7 @@ async def test_calls_into_a_suspended_instance_are_refused_at_once(suspending: R
 async def test_stop_ends_it_with_the_signal(suspending: Rig) -> None:
     spec = await suspending.started(FOREVER)
     await suspending.driver.suspend(spec.machine_id)
-    exit = await suspending.renew().stop(spec.machine_id, "SIGTERM", 5)
+    exit = await suspending.renew().stop(spec.machine_id, "SIGTERM", 60)
     assert (exit.exit_code, exit.signal) == (143, 15)
     assert (await suspending.driver.inspect(spec.machine_id)).phase is Phase.EXITED
 
