@@ -49,7 +49,7 @@ async def test_a_program_that_holds_no_lock_yet_ends_with_its_node(tmp_path: Pat
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(found.serve)
         await eventually(lambda: found.started)
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             await found.end()
     with pytest.raises(ProcessLookupError):
         os.kill(found.started, 0)
@@ -63,6 +63,6 @@ async def test_a_program_that_holds_no_lock_yet_ends_also_when_nobody_waits_for_
         tasks.start_soon(found.serve)
         await eventually(lambda: found.started)
         tasks.cancel_scope.cancel()
-    with anyio.fail_after(20):
+    with anyio.fail_after(120):
         await found.end()
     assert os.waitstatus_to_exitcode(os.waitpid(found.started, 0)[1]) == -signal.SIGTERM  # noqa: ASYNC222 - it was told to end

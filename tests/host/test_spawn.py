@@ -26,7 +26,7 @@ def _pipe() -> Iterator[tuple[int, int]]:
 
 
 async def _python(code: str, *fds: int, hidden: Path | None = None) -> int:
-    with anyio.fail_after(20):
+    with anyio.fail_after(120):
         return await reap(spawn([sys.executable, "-I", "-c", code], fds=fds, hidden=hidden))
 
 

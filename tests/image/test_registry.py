@@ -27,6 +27,7 @@ from hawker.image.registry import (
 )
 from hawker.image.transport import RegistryRefused, RegistryTransport, TryLater
 from hawker.log import Secret
+from hawker.sim.harness.loop import VirtualTimeLoop
 from tests.fixtures.parts import ImageParts, layer, tar
 from tests.image.fake_registry import PASSWORD, USER, FakeRegistry
 
@@ -349,12 +350,18 @@ async def test_cut_is_for_whoever_downloads(transport: RegistryTransport, fake: 
         await read(origin, blob(_IMAGE.layers[0].digest))
 
 
+in_virtual_time = pytest.mark.parametrize(
+    "anyio_backend", [("asyncio", {"loop_factory": VirtualTimeLoop})], ids=["in virtual time"]
+)
+
+
 async def dripping(pause_s: float) -> AsyncIterator[bytes]:
     for _ in range(100):
         await SystemClock().sleep(pause_s)
         yield b"x" * 1000
 
 
+@in_virtual_time
 async def test_registry_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then kept a place among the downloads for as long as the registry liked."""
     monkeypatch.setattr(registry, "RATE_OVER_S", 0.2)
@@ -365,6 +372,7 @@ async def test_registry_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     assert len(whole) == 100
 
 
+@in_virtual_time
 async def test_time_in_which_nobody_asks_is_not_the_registrys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "RATE_OVER_S", 0.2)
     count = 0
