@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,15 +40,24 @@ def s3_server(*, checks_keys: bool = False) -> Iterator[S3Server]:
     environ = {**os.environ, **({"INITIAL_NO_AUTH_ACTION_COUNT": "1"} if checks_keys else {})}
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ) as process:
+        listening = threading.Thread(target=_hear, args=(process,))
         try:
             server = S3Server(_address(process))
+            listening.start()
             server.make_bucket()
             yield server
         finally:
             process.terminate()
-            assert process.stderr is not None
-            process.stderr.read()
             process.wait(_ENDS_WITHIN_S)
+            if listening.ident is not None:
+                listening.join()
+
+
+def _hear(process: subprocess.Popen[str]) -> None:
+    """It writes a line for each call, and waits once nobody has read some hundreds of them."""
+    assert process.stderr is not None
+    for _ in process.stderr:
+        pass
 
 
 def _address(process: subprocess.Popen[str]) -> str:

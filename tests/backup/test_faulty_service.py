@@ -37,11 +37,9 @@ def repository(service: FaultyService, tmp_path: Path) -> BackupRepository:
     return opened(S3Backend(bucket_at(service, tmp_path), KEYS), tmp_path / "scratch")
 
 
-@pytest.fixture
-def impatient(service: FaultyService, tmp_path: Path) -> BackupRepository:
-    """The same, of another node."""
-    backend = S3Backend(bucket_at(service, tmp_path), KEYS, S3Waits(silence_s=1, whole_s=2))
-    return opened(backend, tmp_path / "impatient")
+def of_another_node(service: FaultyService, below: Path, waits: S3Waits) -> BackupRepository:
+    """The same."""
+    return opened(S3Backend(bucket_at(service, below), KEYS, waits), below / "another")
 
 
 def bucket_at(service: FaultyService, below: Path) -> ArchiveBucket:
@@ -94,7 +92,6 @@ async def test_backup_to_a_service_that_stops_answering_ends_with_a_reason_and_t
     says: str,
     service: FaultyService,
     repository: BackupRepository,
-    impatient: BackupRepository,
     volume: Path,
     tmp_path: Path,
 ) -> None:
@@ -102,10 +99,11 @@ async def test_backup_to_a_service_that_stops_answering_ends_with_a_reason_and_t
     with volume.open("r+b") as file:
         file.write(b"!")
     service.fault, service.every, service.methods = fault, 1, ("GET", "PUT", "HEAD", "DELETE", "POST")
+    waits = S3Waits() if fault == "503" else S3Waits(silence_s=1, whole_s=2)  # what answers may do so slowly
     with anyio.fail_after(120), pytest.raises(Unavailable, match=says):
-        await save(impatient, volume, SECOND, ABOUT, first)
+        await save(of_another_node(service, tmp_path, waits), volume, SECOND, ABOUT, first)
     assert service.faults > 0
-    assert files_below(tmp_path / "impatient") == [], "nothing is left on the host"
+    assert files_below(tmp_path / "another") == [], "nothing is left on the host"
     service.every = 0
     assert await repository.backups("") == [FIRST]
     second = await save(repository, volume, SECOND, ABOUT, first)
