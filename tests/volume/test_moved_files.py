@@ -310,7 +310,8 @@ async def test_file_that_a_monitor_writes_to_is_watched_by_the_disk_below(tmp_pa
 @pytest.mark.root
 async def test_a_volume_is_not_flushed_while_a_namespace_that_ends_still_has_it_mounted(tmp_path: Path) -> None:
     """What its file system writes when it is given up would not be in the copy."""
-    files, file = at(tmp_path), made(tmp_path)
+    root = tmp_path / "volumes"  # what is mounted below it hosts of a street let go of
+    files, file = at(root), made(root)
     await make_filesystem(file)
     mounted = file.parent / "mounted"
     mounted.mkdir()
