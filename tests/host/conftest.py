@@ -11,7 +11,7 @@ from hawker.host import links, netns
 from hawker.host.egress import Egress, parse_allowed
 from hawker.host.netlink import NetlinkRequest, NetlinkSocket
 from hawker.host.network import NodeNetwork
-from hawker.ids import NodeId
+from tests.node_ids import own_node_id
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def anyio_backend() -> str:
 async def network(tmp_path: Path) -> AsyncIterator[NodeNetwork]:
     """A booted node of its own, whose machines may reach the fixture `outside`."""
     egress = Egress(parse_allowed(["198.51.100.0/24", "2001:db8:77::/64"]))
-    node = NodeNetwork(NodeId(secrets.token_hex(4)), tmp_path / "netns", egress=egress)
+    node = NodeNetwork(own_node_id(), tmp_path / "netns", egress=egress)
     await node.boot()
     yield node
     await node.remove_node()

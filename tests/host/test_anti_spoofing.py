@@ -18,9 +18,10 @@ from hawker.host.machine_link import MachineLink, NetworkPlan, TappedLink, Wired
 from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket, host_sockets
 from hawker.host.network import NodeNetwork
 from hawker.host.vmm_user import user_of
-from hawker.ids import MachineId, NodeId
+from hawker.ids import MachineId
 from tests.host.forging import Forger, ear, heard, send
 from tests.host.guest import guest
+from tests.node_ids import own_node_id
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]
 
@@ -30,7 +31,7 @@ _FOREIGN = b"\x06\xff\xff\xff\xff\xff"
 @pytest.fixture(params=[WiredLink(), TappedLink(user_of)], ids=["container", "guest"])
 async def network(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[NodeNetwork]:
     kind: MachineLink = request.param
-    node = NodeNetwork(NodeId(secrets.token_hex(4)), tmp_path / "netns", kind)
+    node = NodeNetwork(own_node_id(), tmp_path / "netns", kind)
     await node.boot()
     yield node
     await node.remove_node()

@@ -1,7 +1,6 @@
 """A control group made by hand: in plain directories that look like v1's trees, and in the kernel's own."""
 
 import os
-import secrets
 import subprocess
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from hawker.host.cgroup import Cgroups, Hierarchies, find_hierarchies
 from hawker.host.cgroup_restore import Bounds, is_populated, restore_group
 from hawker.host.mount import mounts
 from hawker.ids import MachineId, NodeId
+from tests.node_ids import own_node_id
 
 MACHINE = MachineId("00000000000001")
 BOUNDS = Bounds(
@@ -69,7 +69,7 @@ def test_the_kernel_takes_the_bounds_and_the_processes() -> None:
     found = find_hierarchies(mounts())
     if not found.v1:
         pytest.skip("this host has cgroup v2 only")
-    cgroups = Cgroups(NodeId(secrets.token_hex(4)), found)
+    cgroups = Cgroups(own_node_id(), found)
     with subprocess.Popen(["sleep", "1000"]) as first, subprocess.Popen(["true"]) as gone:
         gone.wait()
         assert cgroups.is_lost(MACHINE)

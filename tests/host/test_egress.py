@@ -20,7 +20,8 @@ from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket
 from hawker.host.network import NodeNetwork
 from hawker.host.network_policy import FilteredPort, NodePacketFilters, PacketFilter
 from hawker.host.nft_messages import remove_table
-from hawker.ids import MachineId, NodeId
+from hawker.ids import MachineId
+from tests.node_ids import own_node_id
 
 LAN = ip_network("203.0.113.0/24")
 PORT, DNS = 8080, 53
@@ -154,7 +155,7 @@ async def make_node(tmp_path: Path) -> AsyncIterator[MakeNode]:
 
     def make(allowed: tuple[str, ...] = (), **given: object) -> NodeNetwork:
         egress = Egress(parse_allowed(allowed), **given)  # type: ignore[arg-type]
-        made.append(NodeNetwork(NodeId(secrets.token_hex(4)), tmp_path / f"netns{len(made)}", egress=egress))
+        made.append(NodeNetwork(own_node_id(), tmp_path / f"netns{len(made)}", egress=egress))
         return made[-1]
 
     yield make

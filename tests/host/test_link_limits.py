@@ -18,6 +18,7 @@ from hawker.host.machine_link import NetworkPlan
 from hawker.host.network import NodeNetwork
 from hawker.host.nftables import LinkLimits, ruleset
 from hawker.ids import MachineId, NodeId
+from tests.node_ids import own_node_id
 
 FLOWS = 400
 NODE = NodeId("ab12cd34")
@@ -38,7 +39,7 @@ async def make_node(tmp_path: Path) -> AsyncIterator[MakeNode]:
 
     def make(limits: LinkLimits) -> NodeNetwork:
         directory = tmp_path / f"netns{len(made)}"
-        made.append(NodeNetwork(NodeId(secrets.token_hex(4)), directory, egress=allowed, limits=limits))
+        made.append(NodeNetwork(own_node_id(), directory, egress=allowed, limits=limits))
         return made[-1]
 
     yield make

@@ -22,8 +22,9 @@ from hawker.host.machine_link import TAP, MachineLink, NetworkPlan, TappedLink, 
 from hawker.host.netlink import NetlinkSocket
 from hawker.host.network import NodeNetwork
 from hawker.host.vmm_user import user_of
-from hawker.ids import MachineId, NodeId
+from hawker.ids import MachineId
 from tests.host.guest import OFFLOADS, Guest, guest
+from tests.node_ids import own_node_id
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]
 
@@ -36,7 +37,7 @@ _LONG = 4 << 20
 @pytest.fixture
 async def network(tmp_path: Path) -> AsyncIterator[NodeNetwork]:
     """A booted node of its own, of machines with kernels of their own."""
-    node = NodeNetwork(NodeId(secrets.token_hex(4)), tmp_path / "netns", TappedLink(user_of))
+    node = NodeNetwork(own_node_id(), tmp_path / "netns", TappedLink(user_of))
     await node.boot()
     yield node
     await node.remove_node()

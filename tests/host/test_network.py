@@ -11,14 +11,14 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from hawker.clock import SystemClock
 from hawker.host import links, netns, nft_messages, nftables
 from hawker.host.address import bridge_name, gateway, interface_prefix, veth_name
 from hawker.host.machine_link import NetworkPlan
 from hawker.host.mount import unmount
 from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket
 from hawker.host.network import NodeNetwork
-from hawker.ids import MachineId, NodeId, new_node_id
+from hawker.ids import MachineId
+from tests.node_ids import own_node_id
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]
@@ -93,7 +93,7 @@ async def test_host_reaches_a_machine_over_both_families(network: NodeNetwork) -
 
 
 async def test_two_nodes_on_one_host_may_have_machines_of_one_network(network: NodeNetwork, tmp_path: Path) -> None:
-    other_node = NodeNetwork(new_node_id(SystemClock()), tmp_path / "other")
+    other_node = NodeNetwork(own_node_id(), tmp_path / "other")
     await other_node.boot()
     try:
         one, other = _plan(), _plan()
@@ -129,7 +129,7 @@ async def test_machines_of_different_networks_do_not_meet(network: NodeNetwork) 
 
 
 async def test_machines_of_different_nodes_do_not_meet(network: NodeNetwork, tmp_path: Path) -> None:
-    second = NodeNetwork(NodeId(secrets.token_hex(4)), tmp_path / "second")
+    second = NodeNetwork(own_node_id(), tmp_path / "second")
     try:
         await second.boot()
         one, other = _plan(7), _plan(9)
@@ -357,7 +357,7 @@ async def test_rules_that_were_removed_are_seen_and_put_back_for_all_networks(ne
 
 
 async def test_a_node_that_was_removed_makes_no_rules_for_what_it_still_hears(tmp_path: Path) -> None:
-    node = NodeNetwork(NodeId(secrets.token_hex(4)), tmp_path / "gone")
+    node = NodeNetwork(own_node_id(), tmp_path / "gone")
     try:
         await node.boot()
         await node.remove_node()

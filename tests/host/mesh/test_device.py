@@ -22,7 +22,7 @@ from hawker.host.mesh.device import (
 from hawker.host.mesh.program import ProgramDevice
 from hawker.host.mesh.wireguard import MeshPeer, difference, own_key
 from hawker.host.netlink import NetlinkSocket
-from hawker.ids import NodeId
+from tests.node_ids import own_node_id
 from tests.ports import free_ports
 
 pytestmark = pytest.mark.anyio
@@ -42,7 +42,7 @@ def peers(**allowed: Iterable[int]) -> dict[str, MeshPeer]:
 
 @pytest.fixture
 async def host_mesh(tmp_path: Path) -> AsyncIterator[HostMesh]:
-    mesh = HostMesh(NodeId(secrets.token_hex(4)), own_key(tmp_path / "key"), PORT, MTU, tmp_path / "log")
+    mesh = HostMesh(own_node_id(), own_key(tmp_path / "key"), PORT, MTU, tmp_path / "log")
     yield mesh
     if links.index_of(mesh.name) is not None:
         with NetlinkSocket() as routes:
@@ -127,14 +127,14 @@ async def test_a_device_is_found_by_its_key(host_mesh: HostMesh, tmp_path: Path)
 @needs_program
 async def test_of_two_nodes_in_one_namespace_the_first_has_the_mesh(host_mesh: HostMesh, tmp_path: Path) -> None:
     await host_mesh.there()
-    second = HostMesh(NodeId(secrets.token_hex(4)), own_key(tmp_path / "second"), PORT + 1, MTU, tmp_path / "log2")
+    second = HostMesh(own_node_id(), own_key(tmp_path / "second"), PORT + 1, MTU, tmp_path / "log2")
     with pytest.raises(Fault, match=f"another node of this host has the mesh: {host_mesh.name}"):
         await second.there()
 
 
 @pytest.mark.root
 async def test_a_host_without_any_says_why(tmp_path: Path) -> None:
-    mesh = HostMesh(NodeId(secrets.token_hex(4)), own_key(tmp_path / "k"), PORT, MTU, tmp_path / "log", [])
+    mesh = HostMesh(own_node_id(), own_key(tmp_path / "k"), PORT, MTU, tmp_path / "log", [])
     with pytest.raises(Fault, match="this host has no WireGuard"):
         await mesh.there()
 

@@ -1,6 +1,5 @@
 """A gateway with more peers than one message to the kernel can have answers for, in a network namespace of our own."""
 
-import secrets
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,8 @@ from hawker.host.mesh.peer_gateway import PeerGateway, PeerPlace
 from hawker.host.mesh.wireguard import own_key
 from hawker.host.netlink import NetlinkSocket
 from hawker.host.network import NodeNetwork
-from hawker.ids import MachineId, NodeId
+from hawker.ids import MachineId
+from tests.node_ids import own_node_id
 
 MANY = 600
 PLACES = [PeerPlace(f"key {number}", number, MachineId(f"{number:014x}")) for number in range(1, MANY + 1)]
@@ -26,7 +26,7 @@ class Gateway(PeerGateway):
     """Its device is in memory, beside a link of its name."""
 
     def __init__(self, folder: Path) -> None:
-        network = NodeNetwork(NodeId(secrets.token_hex(4)), folder / "netns")
+        network = NodeNetwork(own_node_id(), folder / "netns")
         super().__init__(network, own_key(folder / "key"), 51820, 1420, folder / "log", ())
         self.network = network
         self.device = MemoryDevice()

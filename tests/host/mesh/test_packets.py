@@ -21,6 +21,7 @@ from hawker.host.nftables import table_name
 from hawker.ids import MachineId, NodeId
 from tests.host.mesh import mesh_host
 from tests.host.mesh.mesh_host import PORT, Peer, Plan
+from tests.node_ids import own_node_id
 from tests.waiting import wait_for
 
 pytestmark = [
@@ -151,7 +152,7 @@ def meshed(place: Path, program: Path | None = None) -> Iterator[Two]:
     folders = [place / name for name in ("street", "0", "1")]
     for folder in folders:
         folder.mkdir()
-    nodes = (NodeId(secrets.token_hex(4)), NodeId(secrets.token_hex(4)))
+    nodes = (own_node_id(), own_node_id())
     with NetworkLab(folders[0], 2) as lab, ExitStack() as stack:
         for host in lab.hosts if program else ():
             host.run("mount", "--bind", str(program), shutil.which("wireguard-go") or "")

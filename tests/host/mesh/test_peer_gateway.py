@@ -22,6 +22,7 @@ from hawker.ids import AppName, MachineId, NodeId
 from hawker.names import RESOLVER, KnownNames, NamedApp, NamedMachine, NamedPeer, write_names
 from tests.host.mesh.mesh_host import PEER_PORT, PORT, Peer, Plan
 from tests.host.mesh.test_packets import ASK, CANARY, SERVE, Place, begin, run
+from tests.node_ids import own_node_id
 
 pytestmark = [
     pytest.mark.root,
@@ -114,7 +115,7 @@ def entered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entered]:
     folders = [place / name for name in ("street", "0", "1", "2")]
     for folder in folders:
         make_folder(folder, None)
-    nodes = (NodeId(secrets.token_hex(4)), NodeId(secrets.token_hex(4)))
+    nodes = (own_node_id(), own_node_id())
     peer_id = MachineId(secrets.token_hex(7))
     pair = X25519PrivateKey.generate()
     public = base64.b64encode(pair.public_key().public_bytes_raw()).decode()

@@ -1,6 +1,5 @@
 """Facts about the program that carries a device's packets, of a real one."""
 
-import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from hawker.host.mesh.device import HostMesh, MeshKind, device_with
 from hawker.host.mesh.program import ROOM_BYTES, program_of
 from hawker.host.mesh.wireguard import MeshKey, own_key
 from hawker.host.netlink import NetlinkSocket
-from hawker.ids import NodeId
+from tests.node_ids import own_node_id
 from tests.ports import free_ports
 
 pytestmark = [
@@ -33,7 +32,7 @@ def key(tmp_path: Path) -> MeshKey:
 
 @pytest.fixture
 def mesh(key: MeshKey, tmp_path: Path) -> Iterator[HostMesh]:
-    made = HostMesh(NodeId(secrets.token_hex(4)), key, PORT, MTU, tmp_path / "log", [MeshKind.WIREGUARD_GO])
+    made = HostMesh(own_node_id(), key, PORT, MTU, tmp_path / "log", [MeshKind.WIREGUARD_GO])
     yield made
     with NetlinkSocket() as routes:
         routes.apply([links.delete_link(made.name)])
