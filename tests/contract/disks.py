@@ -59,8 +59,8 @@ async def empty(store: Store) -> None:
 
 
 async def nothing_astray(disks: Disks) -> None:
-    """Once nobody on the host holds what was given back: a container that begins has a copy of all mounts, and who looks
-    for a free loop device has it open."""
+    """Once nobody on the host holds what was given back: a container that begins has a copy of all mounts, and who
+    looks for a free loop device has it open."""
 
     async def is_so() -> bool:
         return await disks.strays() == ()
