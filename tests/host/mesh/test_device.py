@@ -19,13 +19,14 @@ from hawker.host.mesh.device import (
     TunnelDevice,
     device_with,
 )
-from hawker.host.mesh.program import ProgramDevice
+from hawker.host.mesh.program import ProgramDevice, program_of
 from hawker.host.mesh.wireguard import MeshPeer, difference, own_key
 from hawker.host.netlink import NetlinkSocket
 from tests.node_ids import own_node_id
 from tests.ports import free_ports
+from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("own_network")]
 
 PORT, MTU = free_ports(2), 1420
 A, B = (secrets.token_bytes(32) for _ in range(2))
@@ -41,7 +42,7 @@ def peers(**allowed: Iterable[int]) -> dict[str, MeshPeer]:
 
 
 @pytest.fixture
-async def host_mesh(tmp_path: Path) -> AsyncIterator[HostMesh]:
+async def host_mesh(tmp_path: Path, own_network: None) -> AsyncIterator[HostMesh]:
     mesh = HostMesh(own_node_id(), own_key(tmp_path / "key"), PORT, MTU, tmp_path / "log")
     yield mesh
     if links.index_of(mesh.name) is not None:
@@ -110,6 +111,7 @@ async def test_a_device_is_taken_up_and_made_anew_when_its_program_ended(host_me
     assert (await host_mesh.there()).read().peers == peers(a=[1])
     with NetlinkSocket() as routes:
         routes.apply([links.delete_link(host_mesh.name)])
+    await eventually(lambda: program_of(host_mesh.name) is None)  # until then its socket is in use
     assert not (await host_mesh.there()).read().peers
 
 

@@ -31,7 +31,7 @@ def key(tmp_path: Path) -> MeshKey:
 
 
 @pytest.fixture
-def mesh(key: MeshKey, tmp_path: Path) -> Iterator[HostMesh]:
+def mesh(key: MeshKey, tmp_path: Path, own_network: None) -> Iterator[HostMesh]:
     made = HostMesh(own_node_id(), key, PORT, MTU, tmp_path / "log", [MeshKind.WIREGUARD_GO])
     yield made
     with NetlinkSocket() as routes:
