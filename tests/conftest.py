@@ -31,7 +31,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell begins what 
 
 Mark = Callable[[object], None]
 
-_GONE_WITHIN_S = 60.0
+_GONE_WITHIN_S = 240.0  # a host of a street may have a copy of a mount, and with it a loop device, until it ends
 _NUMBERED, _RENAMED = r"/pytest-[0-9]+/", r"/garbage-[0-9a-f-]{36}/"
 _UNLINKED = " (deleted)"
 _HOST_BEFORE = pytest.StashKey[frozenset[Residue]]()

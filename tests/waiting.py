@@ -12,10 +12,12 @@ import anyio
 
 T = TypeVar("T")
 
+LONG_S = 180.0
+"""More than anything takes that comes at all, on a host that has six times as much to do as it can."""
 _SOONEST_S, _LATEST_S = 0.01, 0.1
 
 
-def wait_for(condition: Callable[[], T], timeout_s: float = 60.0) -> T:
+def wait_for(condition: Callable[[], T], timeout_s: float = LONG_S) -> T:
     """The first true answer of `condition`. Raises `TimeoutError` that shows the last one."""
     began = time.monotonic()
     while not (answer := condition()):
@@ -30,7 +32,7 @@ def wait_for(condition: Callable[[], T], timeout_s: float = 60.0) -> T:
 async def eventually(condition: Callable[[], Awaitable[T]], timeout_s: float = ...) -> T: ...
 @overload
 async def eventually(condition: Callable[[], T], timeout_s: float = ...) -> T: ...
-async def eventually(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
+async def eventually(condition: Callable[[], Any], timeout_s: float = LONG_S) -> Any:
     """As `wait_for`, for a plain or an async condition. The condition itself is held to the deadline too."""
     answer: object = None
     began = anyio.current_time()
