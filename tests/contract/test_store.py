@@ -27,7 +27,7 @@ class NewerFruit(msgspec.Struct, frozen=True, kw_only=True):
 
 FRUITS = Bucket("fruits", Fruit)
 OTHERS = Bucket("others", Fruit)
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 
 
 @pytest.fixture(params=["sqlite", "memory"])

@@ -31,7 +31,7 @@ else:
 def told(*descriptors: int) -> list[str]:
     """What a process sees that systemd started with these descriptors."""
     command = activated([sys.executable, "-c", ASK], *descriptors)
-    done = subprocess.run(command, pass_fds=descriptors, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(command, pass_fds=descriptors, capture_output=True, text=True, timeout=120, check=True)
     return done.stdout.splitlines()
 
 
@@ -103,7 +103,7 @@ def test_a_descriptor_that_is_not_there_is_refused() -> None:
     command = [sys.executable, "-c", ASK]
     script = 'export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@"'
     done = subprocess.run(
-        ["/bin/bash", "-c", script, "bash", *command], capture_output=True, text=True, timeout=30, check=True
+        ["/bin/bash", "-c", script, "bash", *command], capture_output=True, text=True, timeout=120, check=True
     )
     assert "is no socket" in done.stdout
 

@@ -100,7 +100,7 @@ class Entered:
         words = (*self.laptop.before_it, sys.executable, "-c", CALL, address, within_s)
         return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
 
-    def resolves(self, server: str, name: str, kind: str = "AAAA", within_s: str = "10") -> list[str] | None:
+    def resolves(self, server: str, name: str, kind: str = "AAAA", within_s: str = WITHIN_S) -> list[str] | None:
         query = dns.message.make_query(name, kind)
         words = (*self.laptop.before_it, sys.executable, "-c", QUESTION, server, query.to_wire().hex(), within_s)
         said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
