@@ -41,7 +41,8 @@ def hawker(node: RunningNode) -> CommandLine:
 
 
 def warden_of(node: RunningNode) -> int:
-    return int((node.place.edge / "lock").read_text())
+    """Its number; 0 while one that begins writes it."""
+    return int((node.place.edge / "lock").read_text() or 0)
 
 
 def edge_process_of(node: RunningNode) -> int:
@@ -78,7 +79,7 @@ def test_a_published_port_answers_at_once_and_outlives_daemon_warden_and_edge_pr
     node.start()
     assert warden_of(node) == warden, "the daemon takes up the edge that is there"
     os.kill(warden, signal.SIGKILL)
-    wait_for(lambda: gone(warden) and warden_of(node) != warden)
+    wait_for(lambda: gone(warden) and warden_of(node) not in (0, warden))
     wait_for(lambda: answers(port))
 
 
@@ -221,7 +222,8 @@ def test_https_with_an_imported_certificate_is_served_also_without_the_daemon(
     assert curl("www.example.com").stdout.startswith("200"), "a new edge process, and no daemon"
     node.start()
     for file in node.place.edge.iterdir():
-        assert b"PRIVATE KEY" not in file.read_bytes() if file.is_file() else True
+        with suppress(FileNotFoundError):  # a draft, which has its own name by now
+            assert b"PRIVATE KEY" not in file.read_bytes() if file.is_file() else True
     hawker.say("certs", "remove", "-a", "secure", "*.example.com")
     wait_for(lambda: curl("www.example.com").returncode != 0)
 

@@ -64,12 +64,16 @@ async def test_a_request_is_answered_from_another_region_which_wakes_a_machine_a
         assert other.id in await eventually(lambda: answer(here.host.address, OTHER_PORT), WITHIN_S)
         assert other.id not in await answer(here.host.address)
 
-        for machine in machines:
-            await shop.stop(machine.id)
-            await shop.wait(machine.id, WaitState.STOPPED)
-        await eventually(lambda: answer(here.host.address), WITHIN_S)
-        states = [(await shop.get(machine.id)).state for machine in machines]
-        assert sorted(states) == ["started", "stopped"], "the request has woken one of them"
+        async def wakes_one() -> bool:
+            """A host that is too busy to say a word for a second is passed over, and may wake its own all the same."""
+            for machine in machines:
+                await shop.stop(machine.id)
+                await shop.wait(machine.id, WaitState.STOPPED)
+            await eventually(lambda: answer(here.host.address), WITHIN_S)
+            states = [(await shop.get(machine.id)).state for machine in machines]
+            return sorted(states) == ["started", "stopped"]
+
+        await eventually(wakes_one, 2 * WITHIN_S)
 
         await run_sync(first.power_off)
 
@@ -115,4 +119,4 @@ async def test_datagrams_are_answered_from_another_region_which_wakes_a_machine(
         await shop.stop(machine.id)
         await shop.wait(machine.id, WaitState.STOPPED)
         await eventually(answered, WITHIN_S)
-        assert (await shop.get(machine.id)).state == "started", "the datagram has woken it"
+        await shop.wait(machine.id, WaitState.STARTED)  # the datagram has woken it
