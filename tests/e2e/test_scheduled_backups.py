@@ -2,6 +2,7 @@
 by as the daemon's clock is moved.
 """
 
+import os
 import subprocess
 from collections.abc import Sequence
 from functools import partial
@@ -107,4 +108,4 @@ def _left(node: RunningNode, kept: Path) -> list[str]:
     """Of backups that have ended: snapshots that were taken for them, and what is on its way."""
     endings = tuple(file.name[-4:] for file in kept.glob("backups/tests/daily/*/*"))
     taken = [each.name for each in (node.data_dir / "snapshots").iterdir() if each.name.endswith(endings)]
-    return [*taken, *(str(file) for file in (node.data_dir / "backup").rglob("*") if file.is_file())]
+    return [*taken, *(f"{folder}/{name}" for folder, _, names in os.walk(node.data_dir / "backup") for name in names)]
