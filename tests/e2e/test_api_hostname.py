@@ -122,7 +122,7 @@ def test_an_operators_own_certificate_serves_where_no_authority_is_reached(stree
         typed = [*host.before_it, HAWKER, "node", "certs", "import", API, *files]
         done = subprocess.run(typed, check=False, capture_output=True, text=True, timeout=60, env=here)
         assert done.returncode == 0 and "imported" in done.stdout, done
-        wait_for(console.is_answered, 10)
+        wait_for(console.is_answered)
         assert "imported" in console.say("node", "certs", "list")
     finally:
         strays = node.withdraw()

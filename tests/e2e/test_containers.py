@@ -130,12 +130,14 @@ async def test_health_is_waited_for_and_shown(shop: Shop, toolbox_image: str) ->
 
 
 async def test_the_machine_ends_as_its_first_failure_and_leaves_nothing_mounted(shop: Shop, toolbox_image: str) -> None:
+    shared = {"restart": NEVER, "mounts": [{"name": "shared", "path": "/shared"}]}
     containers = [
         container("good", toolbox_image, "exit 0", restart=NEVER),
-        container("bad", toolbox_image, "sleep 0.2; exit 7", restart=NEVER),
-        container("worse", toolbox_image, "sleep 2; exit 9", restart=NEVER),
+        container("bad", toolbox_image, "sleep 0.2; touch /shared/over; exit 7", **shared),
+        container("worse", toolbox_image, "until test -e /shared/over; do sleep 0.1; done; sleep 2; exit 9", **shared),
     ]
-    machine = await shop.order({"containers": containers, "restart": NEVER})
+    volumes = [{"name": "shared", "temp_dir": {"storage_type": "memory", "size_mb": 1}}]
+    machine = await shop.order({"containers": containers, "volumes": volumes, "restart": NEVER})
     await shop.wait(machine.id, "stopped")
     (exit,) = await shop.exits(machine.id)
     assert (exit.exit_code, exit.requested_stop) == (7, False)

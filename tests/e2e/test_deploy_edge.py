@@ -82,7 +82,7 @@ def definition(port: int, release: int, strategy: str) -> CreateDeployRequest:
         "internal_port": 8080,
         "protocol": "tcp",
         "ports": [{"port": port, "handlers": ["http"]}],
-        "http_checks": [{"path": "/", "interval": "1s", "timeout": "2s"}],
+        "http_checks": [{"path": "/", "interval": "1s", "timeout": "30s"}],
     }
     words = {"env": {"RELEASE": str(release)}, "services": [service], "hawker": {"deploy": _PACE}}
     return msgspec.convert({"definition": words, "image": HELLO, "strategy": strategy}, CreateDeployRequest)

@@ -13,7 +13,7 @@ from hawker.api.contract.cluster import CREATE_INVITE, LIST_INVITES, InviteReque
 from hawker.cli.exits import ExitStatus
 from hawker.cluster import read_cluster
 from tests.e2e.running_node import HAWKER, RunningNode
-from tests.e2e.test_fleet_join import Host, host
+from tests.e2e.test_fleet_join import WITHIN_S, Host, host
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -85,7 +85,7 @@ async def test_no_command_line_of_a_joining_node_shows_a_token(tmp_path: Path) -
         token = await invited(first.node)
         process = joining(second, first.node, token)
         try:
-            words = await eventually(lambda: _becomes_up(process.pid), 60)
+            words = await eventually(lambda: _becomes_up(process.pid), WITHIN_S)
             assert words is not None and b"--region" in words
             shown = b"\n".join(command_lines().values())
             assert first.node.token.encode() not in shown and token.encode() not in shown

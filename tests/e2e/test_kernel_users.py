@@ -11,8 +11,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.root]
 
 # A new pipe has 16 pages, or two when its user has more than 16,384 in all (fs.pipe-user-pages-soft).
 _USE_UP = """
-cd /dev/shm && ulimit -n 4096 && mkfifo f
-for i in $(seq 1400); do exec {fd}<>f; rm f; mkfifo f; done
+cd /dev/shm && ulimit -n 4096 && mkfifo $(seq 1400)
+for i in $(seq 1400); do exec {fd}<>$i; done
 echo used up; sleep 600
 """
 _FRESH = """

@@ -46,6 +46,7 @@ async def test_a_machine_that_was_ordered_runs_and_answers(shop: Shop) -> None:
 async def test_a_stopped_machine_is_off_until_it_is_started_again(shop: Shop) -> None:
     machine = await shop.run({"image": HELLO})
     first = await shop.pid(machine.id)
+    await eventually(lambda: answers(machine.private_ip))  # by then it hears signals, too
     await shop.stop(machine.id)
     stopped = await shop.wait(machine.id, "stopped")
     with pytest.raises(WrongState, match="unable to exec machine from current state: 'stopped'"):
