@@ -14,7 +14,7 @@ import anyio.to_thread
 
 from tests.e2e.running_node import HAWKER, RunningNode
 
-TIMEOUT_S = 90.0
+TIMEOUT_S = 240.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def test_run_gives_a_terminal_and_takes_it_away_with_the_machine(hawker: Command
         terminal.shows("40 120\r\n")
         terminal.type("exit 7\n")
         assert terminal.ends() == 7
-    assert "sat" not in hawker.say("ps")
+    wait_for(lambda: "sat" not in hawker.say("ps"))
 
 
 def test_a_machine_runs_on_when_its_terminal_is_left_and_attach_goes_back(
@@ -73,7 +73,7 @@ def test_a_machine_runs_on_when_its_terminal_is_left_and_attach_goes_back(
         terminal.type("echo $X; exit 0\n")
         terminal.shows("kept\r\n")
         assert terminal.ends() == 0
-    assert hawker("attach", "left").status == 1
+    wait_for(lambda: hawker("attach", "left").status == 1)  # the node hears of the end a moment later
     hawker.say("machine", "destroy", "--force", "left")
 
 
@@ -134,14 +134,16 @@ def test_holes_stay_holes_and_owners_stay_where_that_is_asked(hawker: CommandLin
 def test_a_copy_that_is_killed_leaves_no_half_file_under_its_name(
     hawker: CommandLine, tools: str, tmp_path: Path
 ) -> None:
-    big = tmp_path / "big"
-    big.write_bytes(os.urandom(64 << 20))
+    """Nothing, or all of it: on a busy host the copy may be over before the signal comes."""
+    big, size = tmp_path / "big", 64 << 20
+    big.write_bytes(os.urandom(size))
     copy = hawker.begin("cp", str(big), f"{tools}:/tmp/big")
-    script = "while ! ls -a /tmp | grep -q hawker-copy; do sleep 0.02; done"
+    script = "until ls -a /tmp | grep -q -e hawker-copy -e big; do sleep 0.02; done"
     hawker.say("exec", tools, "--", "sh", "-c", script)
     copy.send_signal(signal.SIGKILL)
     copy.wait(90)
-    assert hawker("exec", tools, "--", "sh", "-c", "ls -a /tmp | grep big").out == ""
+    left = hawker("exec", tools, "--", "sh", "-c", "ls -l /tmp | grep big").out
+    assert left == "" or f" {size} " in left
     hawker.say("exec", tools, "--", "sh", "-c", "while ls -a /tmp | grep -q hawker-copy; do sleep 0.05; done")
 
 

@@ -135,7 +135,7 @@ def test_an_attached_run_is_like_the_command_itself(
     done = hawker("machine", "run", toolbox_image, "--attach", "--rm", "--name", "brief", "--", "sh", "-c", script)
     assert (done.status, done.out) == (code, "out\n")
     assert "err\n" in done.err
-    assert "brief" not in hawker.say("machine", "list")
+    wait_for(lambda: "brief" not in hawker.say("machine", "list"))
 
 
 def test_an_attached_run_is_stopped_by_ctrl_c(hawker: CommandLine, toolbox_image: str) -> None:
@@ -146,7 +146,7 @@ def test_an_attached_run_is_stopped_by_ctrl_c(hawker: CommandLine, toolbox_image
     run.send_signal(signal.SIGINT)
     assert run.stdout.readline() == b"bye\n"
     assert run.wait(90) in (3, 130)
-    assert "long" not in hawker.say("machine", "list")
+    wait_for(lambda: "long" not in hawker.say("machine", "list"))
 
 
 def test_an_image_is_imported_from_a_file(hawker: CommandLine, tmp_path: Path, toolbox_parts: ImageParts) -> None:

@@ -55,12 +55,12 @@ def resolver_of(node: RunningNode) -> int:
 def test_a_machine_finds_others_of_its_network_by_name_and_no_others(hawker: CommandLine) -> None:
     one, two = status(hawker, "one"), status(hawker, "two")
     both = ",".join(sorted((one["private_ip"], two["private_ip"])))
-    assert find(hawker, "one", "shop.internal") == both
+    wait_for(lambda: find(hawker, "one", "shop.internal") == both)  # the resolver is told once a machine has started
     assert find(hawker, "one", f"{two['id']}.vm.shop.internal") == two["private_ip"]
     assert find(hawker, "one", "local.shop.internal") == both
     assert find(hawker, "one", "other.internal").startswith("none")
     assert find(hawker, "far", "shop.internal").startswith("none")
-    assert find(hawker, "far", "other.internal") == status(hawker, "far")["private_ip"]
+    wait_for(lambda: find(hawker, "far", "other.internal") == status(hawker, "far")["private_ip"])
 
 
 def test_a_stopped_machine_leaves_the_answers_and_comes_back(hawker: CommandLine) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.waiting import wait_for
 
 pytestmark = pytest.mark.root
 
+LONGEST_S = 180.0
 BIG = b"a line of a large file\n" * 150_000
 
 
@@ -76,10 +78,11 @@ def test_a_daemon_that_is_killed_amid_the_copy_ends_it_after_its_restart(
 ) -> None:
     (tmp_path / "huge").write_bytes(b"0123456789abcdef" * (6 << 20))
     size = (tmp_path / "huge").stat().st_size
-    hawker.say("run", "-d", "--name", "four", "-f", f"/huge={tmp_path / 'huge'}", toolbox_image)
-    wait_for(lambda: any(node.data_dir.glob("machines/*/run/*")))
+    machine = hawker.say("run", "-d", "--name", "four", "-f", f"/huge={tmp_path / 'huge'}", toolbox_image).strip()
+    run = node.data_dir / "machines" / machine / "run"
+    wait_for(lambda: run.is_dir() and os.listdir(run), LONGEST_S)
     node.kill()
     node.start()
-    wait_for(lambda: f" {size} " in hawker("exec", "four", "ls", "-l", "/huge").out)
-    assert hawker("exec", "four", "ls", "-A", "/").out.count("hawker-copy") == 0
+    wait_for(lambda: f" {size} " in hawker("exec", "four", "ls", "-l", "/huge").out, LONGEST_S)
+    wait_for(lambda: "hawker-copy" not in hawker.say("exec", "four", "ls", "-A", "/"))
     hawker.say("machine", "destroy", "--force", "four")
