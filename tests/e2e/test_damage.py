@@ -154,6 +154,7 @@ async def test_a_pilot_without_a_directory_and_without_a_machine_is_ended(
     """A machine that is off by its record, and a process of it that nobody can talk to."""
     machine = await shop.run(STAYS_OFF)
     shutil.rmtree(node.data_dir / "machines" / machine.id / "run")
+    await finds(client, ("lost instance", machine.id))
     assert await mended(client) == {"lost instance": "mended"}
     await shop.wait(machine.id, "stopped")
     await eventually(lambda: _finds(client, "stray instance"))
@@ -286,14 +287,15 @@ async def test_files_of_no_machine_are_removed(node: RunningNode, client: Client
     for tree in find_hierarchies(mounts()).trees():
         (tree / f"hawker-{node.node_id[:4]}" / "fffffffffffff2").mkdir()
     (node.place.crun / "fffffffffffff3").mkdir(parents=True)
-    assert sorted(await found(client)) == [
+    await finds(
+        client,
         ("stray directory", "fffffffffffff1"),
         ("stray instance", "fffffffffffff2"),
         ("stray instance", "fffffffffffff3"),
         ("stray interface", link),
         ("stray mount", str(mount)),
         ("stray network", "fffffffffffff0"),
-    ]
+    )
     assert set((await mended(client)).values()) == {"mended"}
     await finds(client)
     assert not mount.exists()

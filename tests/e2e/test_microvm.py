@@ -95,7 +95,7 @@ async def test_an_image_with_users_processes_files_and_a_volume_runs_as_ever(
         assert await again.said(machine.id, "cat", "/data/file") == "kept\n", "the next daemon took it up"
         assert await again.exits(machine.id) == []
         assert (await suspend(again, machine.id)).kind == "snapshot"
-        assert not [trace for trace in traces(machine.id) if trace.startswith(("process", "cgroup"))]
+        await eventually(lambda: not [each for each in traces(machine.id) if each.startswith(("process", "cgroup"))])
         with pytest.raises(WrongState, match="'suspended'"):
             await again.said(machine.id, "cat", "/data/file")
         held_at = time.monotonic()
@@ -108,7 +108,7 @@ async def test_an_image_with_users_processes_files_and_a_volume_runs_as_ever(
         assert asked_at - CLOCK_S < theirs < time.time() + CLOCK_S
         await again.destroy(machine.id)
         await again.gone(machine.id)
-        assert traces(machine.id) == [] and not (node.place.machines / machine.id).exists()
+        await eventually(lambda: traces(machine.id) == [] and not (node.place.machines / machine.id).exists())
         await again.close()
 
 

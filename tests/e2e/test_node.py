@@ -124,10 +124,15 @@ async def test_an_exit_while_the_daemon_is_away_is_found_with_its_code(lasting: 
         shop = Shop(client, "shop")
         assert (await shop.wait(resting.id, "stopped")).state == "stopped"
         assert [exit.exit_code for exit in await shop.exits(resting.id)] == [7]
+        await eventually(lambda: _codes(shop, again.id))  # a start looks for missed exits for ten seconds
         assert (await shop.wait(again.id, "started")).state == "started"
-        assert [exit.exit_code for exit in await shop.exits(again.id)] == [7]
+        assert await _codes(shop, again.id) == [7]
         assert await shop.pid(again.id) not in pids
         await shop.gone(gone.id)
+
+
+async def _codes(shop: Shop, machine_id: str) -> list[int]:
+    return [exit.exit_code for exit in await shop.exits(machine_id)]
 
 
 def test_an_ephemeral_node_destroys_its_machines_at_its_end(tmp_path: Path) -> None:
