@@ -65,7 +65,7 @@ class Admin:
         """Once it has started."""
         body = self.at(config=self.machine | config)
         made = self.call("Machine.createMachine", body, into=t.Machine)
-        self.call("Machine.waitMachine", self.at(made.id, state="started", timeout="30s"), into=t.Ok)
+        self.call("Machine.waitMachine", self.at(made.id, state="started", timeout="60s"), into=t.Ok)
         return made
 
 
@@ -131,7 +131,7 @@ async def test_a_machine_runs_as_it_was_ordered(admin: Admin) -> None:
 async def test_a_stop_a_start_and_a_restart_are_seen_in_its_events(admin: Admin) -> None:
     made = await admin.run()
     assert admin.call("Machine.stopMachine", admin.at(made.id, timeout="5s"), into=t.Ok).ok
-    bound = admin.at(made.id, state="stopped", instance_id=made.instance_id, timeout="30")
+    bound = admin.at(made.id, state="stopped", instance_id=made.instance_id, timeout="60")
     admin.call("Machine.waitMachine", bound, into=t.Ok)
     assert (await admin.shop.get(made.id)).state == "stopped"
     before = admin.call("Machine.startMachine", admin.at(made.id), into=dict[str, Any])

@@ -173,13 +173,13 @@ def test_the_host_is_always_ok(app: App, ending: Any) -> None:
 def test_a_nonce_is_shown_by_the_call_that_took_the_lease_alone(app: App) -> None:
     """Whoever reads one elsewhere takes the lease for its own and acquires none."""
     assert "nonce" not in app.order()
-    made = app.order(fields={"lease_ttl": 30})
+    made = app.order(fields={"lease_ttl": 120})
     nonce = made["nonce"]
     app.wire.ask("GET", app.at(made["id"], "/wait?state=started&timeout=60"))
     for answer, machine in app.shown(made["id"]).items():
         assert "nonce" not in str(machine), answer
     assert app.get(made["id"], "?include_leases=true")["lease"]["owner"]
-    again = {"config": app.sleeper, "lease_ttl": 30}
+    again = {"config": app.sleeper, "lease_ttl": 120}
     updated = app.wire.ask("POST", app.at(made["id"]), again, fly_machine_lease_nonce=nonce)
     assert updated["nonce"] == nonce
     app.wait(made["id"], "settled")

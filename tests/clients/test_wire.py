@@ -108,7 +108,7 @@ CALLS: dict[str, Sent] = {
     "metadata, as PUT was": Sent(
         "PUT", f"{MACHINE}/metadata", '{"metadata": {"a": "b", "c": null, "d": ""}}', status=204
     ),
-    "an exec by the older name": Sent("POST", f"{MACHINE}/exec", '{"cmd": "/bin/sh -c true", "timeout": 5}'),
+    "an exec by the older name": Sent("POST", f"{MACHINE}/exec", '{"cmd": "/bin/sh -c true", "timeout": 60}'),
     "flyctl's exec": Sent("POST", f"{MACHINE}/exec", '{"cmd": "true", "command": null, "container": "", "timeout": 0}'),
     "a list by metadata": Sent("GET", f"{MACHINES}?metadata.fly_platform_version=v2&region=&state="),
     "a parameter that nobody knows": Sent("GET", f"{MACHINE}?fly=1&x=%20"),
