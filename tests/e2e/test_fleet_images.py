@@ -94,7 +94,7 @@ async def test_an_image_that_was_imported_at_one_node_runs_on_the_other_and_drai
     assert command("images", "import", "-", "--as", "local/half:v1", stdin=archive[: len(archive) // 2]).status != 0
     done = command("images", "import", "-", "--as", "local/handed:v1", stdin=archive)
     assert done.status == 0, done
-    machine = await at_host(second, 1, "local/handed:v1")
+    machine = await at_host(second, 1, "local/handed:v1", BadRequest)  # nobody knows it before it has heard of it
     assert machine.image_ref.digest == done.out.strip()
     assert await second.said(machine.id, "ls", "/etc/handed") == "/etc/handed\n"
     own = await first.run({"image": "local/handed:v1", **SMALL, "metadata": {"hawker_labels": "host=0"}})
