@@ -22,6 +22,7 @@ from hawker.clock import SystemClock
 from tests.catalog.played.database import PlayedChange, PlayedDatabase, RefusedSql
 from tests.catalog.played.statement import NoJson, NoStatement, statement_of, statements_of
 from tests.catalog.played.subscriptions import NoSubscription, PlayedSubscription, PlayedSubscriptions
+from tests.ports import free_port
 
 QUERY_S = 60
 
@@ -48,7 +49,7 @@ class PlayedAgent:
         self._pace, self._access = pace, CatalogAccess(token=token)
         self._clock = SystemClock()
         self._subscriptions = PlayedSubscriptions()
-        self._port = 0
+        self._port = free_port()  # one that nobody is given while it is down
         self._database: PlayedDatabase | None = None
         self._tasks: TaskGroup | None = None
         self._turn = 0
@@ -75,7 +76,6 @@ class PlayedAgent:
                 tasks.start_soon(self._sync)
                 app = CatalogApp(self._endpoints(), self._access)
                 async with serving(app, bind(f"127.0.0.1:{self._port}")) as self.url:
-                    self._port = int(self.url.rpartition(":")[2])
                     yield self.url
                     self._database = None
                     self._subscriptions.disconnect()
