@@ -76,7 +76,7 @@ def _followed(hawker: CommandLine) -> "subprocess.Popen[bytes]":
 
 
 def test_ctrl_c_stops_watching_and_not_the_deploy(hawker: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "fly.toml").write_text(FILE.format(app="watched", smoke="3s"))
+    (tmp_path / "fly.toml").write_text(FILE.format(app="watched", smoke="8s"))
     client = _followed(hawker)
     client.send_signal(signal.SIGINT)
     _, err = client.communicate(timeout=300)

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -206,13 +207,16 @@ async def test_machines_of_a_deleted_store_run_on_and_are_named(
 
 async def check_foreign(hawker: CommandLine, client: Client, running: Machine, stopped: Machine) -> None:
     """Also after a repair, and while the node makes machines of its own."""
-    for words in (("node", "doctor"), ("node", "doctor", "--repair")):
+    foreign = sorted(("foreign instance", machine.id) for machine in (running, stopped))
+
+    def names_just_them(*words: str) -> bool:
+        """Once what the boot began is over."""
         said = hawker(*words)
-        assert said.status == 1
         named = [line.split("  ") for line in said.out.splitlines()[1:]]
-        assert sorted((row[0], row[1]) for row in named) == sorted(
-            ("foreign instance", machine.id) for machine in (running, stopped)
-        )
+        return said.status == 1 and sorted((row[0], row[1]) for row in named) == foreign
+
+    for words in (("node", "doctor"), ("node", "doctor", "--repair")):
+        await eventually(partial(names_just_them, *words))
     shop = await Shop(client, "new").open()
     machine = await shop.run(RUNS)
     await eventually(lambda: answers(machine.private_ip))
