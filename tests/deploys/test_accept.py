@@ -7,11 +7,14 @@ import pytest
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest
-from hawker.deploys.releases import CLIENT_GONE_S, ReleaseTable
+from hawker.deploys.flows import DEPLOY, DeployInput
+from hawker.deploys.releases import CLIENT_GONE_S, ReleaseTable, check_free
 from hawker.errors import Conflict, HawkerError, Unprocessable
+from hawker.fsm.contract import WhenBusy
 from hawker.record.app import RELEASES
-from hawker.record.deploy import DEPLOYS
+from hawker.record.deploy import DEPLOYS, deploy_resource
 from hawker.sim.node.sim_worker import SimWorker
+from hawker.store.contract import Tx
 from tests.deploys.deploying import WEB, deploy, ended, groups, machines
 
 pytestmark = pytest.mark.anyio
@@ -65,6 +68,22 @@ async def test_while_a_client_drives_a_deploy_by_itself_ours_is_refused(worker: 
     assert worker.store.count(DEPLOYS) == 0 and await machines(worker) == []
     await releases.move("stall", made.version, "complete")
     await deploy(worker, WEB)
+
+
+async def test_a_deploy_begins_once_the_last_one_has_ended_though_its_run_is_not_over(worker: SimWorker) -> None:
+    """Its run tells the deploy's voters of the end, which whoever asks has seen by then."""
+    version = (await deploy(worker, WEB)).version
+    await ended(worker)
+
+    def begin_again(tx: Tx) -> None:
+        given = DeployInput(app="stall", version=version)
+        worker.parts.runner.accept(tx, DEPLOY, deploy_resource("stall"), given, when_busy=WhenBusy.REFUSE)
+        check_free(tx, "stall", worker.parts.deps.clock.now())
+
+    await worker.store.write(begin_again)
+    assert (await deploy(worker, WEB)).version == version + 1
+    assert (await ended(worker)).status == "complete"
+    await worker.at_rest()
 
 
 async def test_a_client_that_said_nothing_for_long_is_gone(worker: SimWorker) -> None:

@@ -308,7 +308,7 @@ class Intake(ValueObject, frozen=True):
             DEPLOY,
             deploy_resource(app),
             DeployInput(app=app, version=made.release.version),
-            when_busy=WhenBusy.REFUSE,
+            when_busy=WhenBusy.QUEUE,  # behind the run of one that has ended
         )
         if added(tx, app, made.release).version != made.release.version:
             raise Conflict(f"another release of app '{app}' was made at the same moment: try again")

@@ -53,8 +53,7 @@ class ReleaseTable:
         now = self._clock.now()
 
         def apply(tx: Tx) -> ReleaseRecord:
-            busy = journal.active(tx, deploy_resource(app))
-            if busy is not None:
+            if _is_under_way(tx, app):
                 raise Conflict(f"a deploy of app '{app}' is under way: see `hawker deploy status -a {app}`")
             return added(
                 tx,
@@ -90,7 +89,7 @@ class ReleaseTable:
 def check_free(reader: Reader, app: str, now: float) -> None:
     """Raises `Conflict` while a deploy of the app is under way: one of ours, or one that a client such as flyctl drives
     by itself. Such a client says when it begins and ends; one that has said nothing for long is believed to be gone."""
-    if journal.active(reader, deploy_resource(app)) is not None:
+    if _is_under_way(reader, app):
         raise Conflict(f"a deploy of app '{app}' is under way: see `hawker deploy status -a {app}`, or abort it")
     newest = max((record for _, record in reader.scan(RELEASES, f"{app}/")), key=_version, default=None)
     if newest is None or newest.status not in DRIVEN:
@@ -103,6 +102,15 @@ def check_free(reader: Reader, app: str, now: float) -> None:
             f"release {newest.version} of app '{app}' is {newest.status}: {newest.user or 'a client'} brings machines"
             f" to it; if that client is gone, deploy again in {left_s:.0f} s"
         )
+
+
+def _is_under_way(reader: Reader, app: str) -> bool:
+    """Whether one of ours is. Not one that has ended, whose run still tells its voters so: who saw the end may begin
+    the next."""
+    if journal.active(reader, deploy_resource(app)) is None:
+        return False
+    deploys = [record for _, record in reader.scan(DEPLOYS, f"{app}/")]
+    return not deploys or any(record.ended_at is None for record in deploys)
 
 
 def unfinished(reader: Reader, app: str) -> frozenset[str]:
