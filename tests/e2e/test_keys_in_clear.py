@@ -109,7 +109,8 @@ def answers(node: RunningNode, names: Mapping[str, str]) -> Iterator[tuple[str, 
             with urllib.request.urlopen(asked, timeout=2) as answer:
                 yield path, answer.read1(4 << 20)
         except urllib.error.HTTPError as error:
-            yield path, error.read()
+            with suppress(TimeoutError):
+                yield path, error.read()
         except TimeoutError:  # one that waits for what has not happened
             continue
 

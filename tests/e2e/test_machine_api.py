@@ -18,7 +18,7 @@ import sys, urllib.error, urllib.request
 url = "http://_api.internal:4280/v1/apps/shop/machines"
 try:
     request = urllib.request.Request(url, headers={"Authorization": "Bearer " + sys.argv[1]})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         print(answer.status, '"one"' in answer.read().decode())
 except urllib.error.HTTPError as error:
     print(error.code, error.read().decode())
