@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from hawker.http.connection_pool import MAX_IDLE_S, ConnectionPool, HttpTransport, NotSent
 from hawker.http.message import MAX_HEAD_BYTES, HttpResponse, origin_of
+from tests.ports import free_port
 
 
 def pool(max_in_use: int = 0, max_idle_s: float = 15.0) -> ConnectionPool[str, str]:
@@ -140,7 +141,7 @@ async def origin(*scripts: Script, most: int = 0, queue_s: float = LONG_S) -> As
         finally:
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", free_port())  # nobody else takes it when this one has left
     place = origin_of(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     assert place is not None
     transport = HttpTransport(place, max_connections=most, connect_s=LONG_S, queue_s=queue_s)
@@ -258,13 +259,19 @@ async def test_whether_a_request_was_sent_is_told_of_both_tries(method: str, err
 
 
 async def test_request_without_an_answer_in_time_is_a_timeout() -> None:
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Of a connection that is there: one that is not opened in time is another error."""
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(FINE)
         await reader.read()
 
-    async with origin(silent, answering(FINE)) as there:
+    async with origin(once, answering(FINE)) as there:
+        await there.ask()
         with pytest.raises(TimeoutError):
             await there.ask("GET", timeout_s=0.01)
         assert (await there.ask()).body == b"fine"
+        assert len(there.connections) == 2
 
 
 async def test_response_to_a_cancelled_request_is_not_taken_for_another() -> None:

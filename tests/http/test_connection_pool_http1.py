@@ -8,6 +8,7 @@ import anyio.to_thread
 import pytest
 
 from hawker.http.connection_pool import Http1Connection, connect_tcp, connect_unix
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -46,10 +47,8 @@ async def test_lost_connection_is_reported_once() -> None:
 
 
 async def test_nobody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
     with pytest.raises(OSError):
-        await connect_tcp("127.0.0.1", port, None, Http1Connection)
+        await connect_tcp("127.0.0.1", free_port(), None, Http1Connection)
 
 
 def _soon() -> float:
