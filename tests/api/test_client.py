@@ -16,7 +16,6 @@ from hawker.api.contract.image import PRUNE_IMAGES
 from hawker.api.contract.machine import LIST_MACHINES, ListMachinesQuery, MachineParams, StopRequest
 from hawker.api.contract.machine_operation import STOP_MACHINE
 from hawker.api.failure import TooLongAnswer
-from hawker.api.listener import bind, url_of
 from hawker.api.route import MAX_REMARK_BYTES, AnyRoute, Stream, Upload
 from hawker.api.routes import ROUTES
 from hawker.clock import ManualClock
@@ -34,6 +33,7 @@ from hawker.http.message import MAX_ANSWER_BYTES
 from hawker.log import Secret
 from tests.api.samples import sample
 from tests.api.serving import TOKEN, Fake, served
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 PARAMS = MachineParams(app_name="a/b", machine_id="m")
@@ -93,15 +93,25 @@ async def test_error_is_raised_as_the_node_raised_it() -> None:
 
 
 async def test_node_that_is_away_is_unavailable_and_the_error_says_what_to_do() -> None:
-    with bind("127.0.0.1", 0) as listener:
-        url = url_of(listener)
+    url = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(Unavailable, match=rf"cannot reach {url}: is the node running\? start one with `hawker up`"):
         await called(Client(url), LIST_APPS)
 
 
 async def test_node_that_does_not_answer_in_time_is_given_up() -> None:
-    with bind("127.0.0.1", 0) as listener, pytest.raises(DeadlineExceeded, match="no answer from"):
-        await called(Client(url_of(listener)), LIST_APPS, timeout_s=0.05)  # it connects, and nobody is there to read
+    async def once(stream: SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(_answer(APPS))
+            await anyio.sleep_forever()
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, once)
+        async with Client(f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}") as client:
+            await client.call(LIST_APPS)  # so there is a connection: to open none in time is another error
+            with pytest.raises(DeadlineExceeded, match="no answer from"):
+                await client.call(LIST_APPS, timeout_s=0.05)
+        group.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from hawker.host import netns
 from hawker.host.local_socket import listen_at
 from tests.api.samples import sample
 from tests.api.serving import TOKEN, Fake, authenticate, served, use
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -66,7 +67,7 @@ def test_an_ipv6_address_is_in_brackets_in_the_url() -> None:
 
 
 async def test_a_bound_socket_is_served_and_closed_at_the_end() -> None:
-    listener = bind("127.0.0.1", 0)
+    listener = bind("127.0.0.1", free_port())
     async with serving(_server(), listener) as url, aiohttp.ClientSession(url) as http, http.get("/docs") as response:
         assert response.status == 200
     assert listener.fileno() == -1

@@ -24,6 +24,7 @@ from hawker.api.routes import ROUTES
 from hawker.errors import Unauthorized, Unavailable
 from tests.api.samples import sample
 from tests.api.serving import TOKEN, Fake, served
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -49,8 +50,7 @@ async def foreign(answer: Answer) -> AsyncIterator[Client]:
 @pytest.fixture
 def nobody() -> str:
     """A URL at which nothing listens."""
-    with bind("127.0.0.1", 0) as listener:
-        return url_of(listener)
+    return f"http://127.0.0.1:{free_port()}"
 
 
 async def test_stream_and_socket_of_a_node_that_is_away_are_unavailable(nobody: str) -> None:

@@ -22,6 +22,7 @@ from hawker.ids import NodeId
 from hawker.log import Secret
 from tests.catalog.played.agent import PlayedAgent, acquaint
 from tests.catalog.served import NODE, Served, served
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 WRITER = NodeId("0000beef")
@@ -59,7 +60,7 @@ async def test_row_written_through_the_agent_can_be_read(one: Served) -> None:
         named = Statement(query="SELECT :a, x'00ff', NULL, 1.5", named_params={"a": "x"})
         answer = await agent.query(named)
         assert answer.rows == (("x", b"\0\xff", None, 1.5),)
-        assert await agent.query(_ALL, timeout_s=5) == ResultTable(columns=("id", "state"), rows=(("1", "on"),))
+        assert await agent.query(_ALL) == ResultTable(columns=("id", "state"), rows=(("1", "on"),))
         assert not await agent.reached(Token(origin=WRITER, epoch=0, version=1), timeout_s=0.1), "it cannot say"
 
 
@@ -71,10 +72,10 @@ async def test_a_token_names_the_writer_and_tells_how_far_each_agent_is(tmp_path
         token = await near.transact([_put("2", "on")])
         assert token is not None and (token.origin, token.version) == (WRITER, 2)
         assert token.epoch == int(here.database.actor.hex()[:14], 16)
-        assert await near.reached(token, timeout_s=10)
+        assert await near.reached(token, timeout_s=60)
         assert not await far.reached(token, timeout_s=0.2), "nobody told it"
         acquaint([here, there])
-        assert await far.reached(token, timeout_s=10)
+        assert await far.reached(token, timeout_s=60)
         for beyond in (Token(origin=WRITER, epoch=token.epoch, version=3), Token(origin=WRITER, epoch=1, version=1)):
             assert not await far.reached(beyond, timeout_s=0.2)
 
@@ -87,7 +88,7 @@ async def test_a_version_that_is_missing_or_there_in_parts_is_not_reached(tmp_pa
         played.database.lack(gap=first.version, part=second.version)
         assert not await agent.reached(first, timeout_s=0.2)
         assert not await agent.reached(second, timeout_s=0.2)
-        assert await agent.reached(third, timeout_s=10)
+        assert await agent.reached(third, timeout_s=60)
 
 
 async def test_an_agent_that_is_away_has_reached_nothing() -> None:
@@ -171,10 +172,7 @@ async def test_the_token_is_shown(tmp_path: Path) -> None:
 
 
 async def test_nobody_there() -> None:
-    listener = bind("127.0.0.1:0")
-    port = listener.getsockname()[1]
-    listener.close()
-    async with _agent(f"http://127.0.0.1:{port}") as agent:
+    async with _agent(f"http://127.0.0.1:{free_port()}") as agent:
         with pytest.raises(Unavailable, match="cannot be reached"):
             await agent.query(_ALL)
         with pytest.raises(Unavailable, match="cannot be reached"):

@@ -31,7 +31,7 @@ from hawker.api.contract.node import BACK_UP, HEALTH
 from hawker.api.contract.token import AUTHENTICATE_TOKEN, CREATE_DEPLOY_TOKEN, REVOKE_TOKEN
 from hawker.api.directory import Node
 from hawker.api.handlers import Handlers
-from hawker.api.listener import bind, listening, url_of
+from hawker.api.listener import listening
 from hawker.api.route import AnyRoute, Call, Stream, Unary
 from hawker.api.routes import PEER_ROUTES, ROUTES, asked_by_nodes
 from hawker.api.server import Server
@@ -49,6 +49,7 @@ from hawker.ids import AppName, NodeId
 from hawker.log import Secret
 from tests.api.samples import sample
 from tests.api.serving import Fake, served
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -207,9 +208,7 @@ async def test_a_conversation_ends_with_either_end() -> None:
 
 async def test_a_node_that_is_away_is_named_whatever_the_call() -> None:
     async with far_node(Fake()) as far, served(passing_handlers(far)) as front:
-        listener = bind("127.0.0.1", 0)
-        far.map.urls[FAR] = url_of(listener)
-        listener.close()
+        far.map.urls[FAR] = f"http://127.0.0.1:{free_port()}"
         calls = [
             front.client.call(GET_MACHINE, params=PARAMS),
             front.client.call(STOP_MACHINE, params=PARAMS),

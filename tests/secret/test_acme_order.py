@@ -15,6 +15,7 @@ from hawker.feed import HTTP_01
 from hawker.ids import AppName
 from hawker.secret.acme_order import AcmeOrder, Authority, _wait_of
 from tests.certificates import issued, root_pem
+from tests.ports import free_port
 
 NAME = "shop.example.com"
 
@@ -38,7 +39,7 @@ def answering(body: bytes, folder: Path) -> Iterator[Authority]:
     (folder / "ca.pem").write_text(root_pem())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "pair.pem")
-    with HTTPServer(("127.0.0.1", 0), Same) as server:
+    with HTTPServer(("127.0.0.1", free_port()), Same) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
