@@ -7,6 +7,7 @@ import pytest
 from dns import flags, message, rcode
 
 from hawker.clock import SystemClock
+from hawker.dns import forward
 from hawker.dns.forward import Forwarder
 from hawker.errors import OverShare
 from hawker.fair.occupancy import Occupancy
@@ -30,10 +31,17 @@ class Hands(SystemClock):
         return self.time_s
 
 
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No question is asked again, or given up, however busy this host is."""
+    monkeypatch.setattr(forward, "_TRY_S", 600.0)
+
+
 def forwarder(upstream: Upstream, clock: Hands | None = None, *servers: str) -> Forwarder:
     return Forwarder(lambda: servers or (LOCAL,), clock or Hands(), upstream.port)
 
 
+@pytest.mark.usefixtures("patience")
 async def test_an_answer_is_passed_on_with_the_askers_id_and_kept_for_its_life() -> None:
     clock = Hands()
     async with serving(Upstream()) as upstream:
@@ -50,6 +58,7 @@ async def test_an_answer_is_passed_on_with_the_askers_id_and_kept_for_its_life()
     assert len(upstream.heard) == 2
 
 
+@pytest.mark.usefixtures("patience")
 async def test_nothing_that_a_client_put_beside_its_question_goes_to_others() -> None:
     async with serving(Upstream()) as upstream:
         await forwarder(upstream).ask(asked("example.com", use_edns=0, payload=4096, id=99), 1, "m", tcp=False)
@@ -70,6 +79,7 @@ async def test_an_expired_answer_is_given_while_no_server_answers() -> None:
         assert await asking.ask(asked("example.com"), 1, "m", tcp=False) is None
 
 
+@pytest.mark.usefixtures("patience")
 async def test_a_name_that_is_not_there_is_kept_for_a_short_time() -> None:
     def deny(query: message.Message) -> message.Message:
         reply = message.make_response(query)
@@ -109,6 +119,7 @@ async def test_over_tcp_the_whole_answer_is_asked_for() -> None:
         assert reply is not None and addresses(reply) and not upstream.sources, "nothing came over UDP"
 
 
+@pytest.mark.usefixtures("patience")
 async def test_one_machine_has_so_many_questions_under_way_and_others_have_theirs() -> None:
     async with serving(Upstream(lambda query: None)) as upstream, anyio.create_task_group() as tasks:
         asking = forwarder(upstream)
@@ -123,6 +134,7 @@ async def test_one_machine_has_so_many_questions_under_way_and_others_have_their
             await asking.ask(asked("more.example"), 1, "greedy", tcp=False)
         upstream.reply = with_address
         assert await asking.ask(asked("mine.example"), 1, "modest", tcp=False) is not None
+        tasks.cancel_scope.cancel()
 
 
 async def test_one_private_network_has_so_many_and_others_have_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
