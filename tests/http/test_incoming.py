@@ -159,6 +159,7 @@ async def test_a_newcomer_takes_the_place_of_a_connection_that_rests(port: int, 
     await eventually(lambda: len(table) == 0)
 
 
+@pytest.mark.parametrize("port", [DEADLINE_S], indirect=True)
 async def test_a_body_that_goes_on_after_the_answer_is_read_slowly(port: int) -> None:
     """Else who is refused by the head alone, as by a rate limit, has as much read as the network carries."""
     body, most = 64 << 20, 32 << 20
@@ -178,6 +179,7 @@ async def test_a_body_that_goes_on_after_the_answer_is_read_slowly(port: int) ->
     assert heard.startswith(ANSWER) and sent < most
 
 
+@pytest.mark.parametrize("port", [DEADLINE_S], indirect=True)
 async def test_a_request_behind_such_a_body_is_answered(port: int) -> None:
     first = HEAD + b"content-length: 40000\r\n\r\n"
     heard = await anyio.to_thread.run_sync(talk, port, first, b"x" * 40_000 + HEAD + b"connection: close\r\n\r\n")
