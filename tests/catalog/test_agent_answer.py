@@ -25,9 +25,9 @@ _DEEP = b"[" * 100_000
 
 
 @asynccontextmanager
-async def asking(url: str) -> AsyncIterator[AgentCatalog]:
+async def asking(url: str, answer_s: float = 60.0) -> AsyncIterator[AgentCatalog]:
     async with aiohttp.ClientSession(auto_decompress=False) as session:
-        yield AgentCatalog(session, url, SystemClock(), NodeId("0000beef"), Secret("word"), answer_s=1.0)
+        yield AgentCatalog(session, url, SystemClock(), NodeId("0000beef"), Secret("word"), answer_s=answer_s)
 
 
 async def followed(agent: AgentCatalog) -> Sequence[ResultTable | RowChange]:
@@ -109,7 +109,7 @@ async def test_an_answer_without_end_is_cut_off_at_its_bound() -> None:
 
 async def test_an_agent_that_never_answers_is_given_up() -> None:
     async def asked(begun: bytes) -> None:
-        async with answering(begun, close=False) as url, asking(url) as agent:
+        async with answering(begun, close=False) as url, asking(url, answer_s=1.0) as agent:
             with pytest.raises(DeadlineExceeded, match="in time"):
                 await agent.query(_ALL, timeout_s=0.1)
             with pytest.raises(DeadlineExceeded, match="in time"):

@@ -19,7 +19,7 @@ SCHEMA = {
     "nodes": MemoryTable(Scope.GLOBAL, ("node",), ("region",)),
 }
 A, B, C = NodeId("aaaaaaaa"), NodeId("bbbbbbbb"), NodeId("cccccccc")
-LONG_S = 30.0
+LONG_S = 60.0
 T = TypeVar("T")
 
 
