@@ -21,7 +21,9 @@ async def far() -> AsyncIterator[PlayedHost]:
 
 
 @pytest.fixture
-async def gate(host: PlayedHost, far: PlayedHost) -> GatePlace:
-    """Of the far host; both are of one cluster."""
+async def gate(host: PlayedHost, far: PlayedHost, monkeypatch: pytest.MonkeyPatch) -> GatePlace:
+    """Of the far host; both are of one cluster, and wait for each other however busy this one is."""
+    for each in ("hops.REACH_S", "hops.ANSWER_S", "datagram_hops.ANSWER_S"):
+        monkeypatch.setattr(f"hawker.edge.{each}", 60.0)
     await host.join("a" * 8, KEY)
     return await far.join("b" * 8, KEY)
