@@ -24,8 +24,15 @@ from tests.waiting import wait_for
 CLOCK = SystemClock()
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that says its word once is not taken for one that stands still, and each has time to end."""
+    monkeypatch.setattr(warden_module, "BEATS_MISSED", 600)
+    monkeypatch.setattr(warden_module, "_LAST_WORDS_S", dict.fromkeys(warden_module._LAST_WORDS_S, 60.0))
+
+
 def test_sockets_are_kept_while_they_are_wanted_and_refusals_are_said_once() -> None:
-    port, taken = free_port(), socket.create_server((HOST, 0))
+    port, taken = free_port(), socket.create_server((HOST, free_port()))
     sockets, other = Sockets(), taken.getsockname()[1]
     assert set(sockets.want([(HOST, port), (HOST, other)])) == {(HOST, port), (HOST, other)}
     assert sockets.refused == {(HOST, other): "in use by another program of this host"}
@@ -138,7 +145,7 @@ def test_an_edge_process_that_needs_too_much_memory_is_replaced(tmp_path: Path) 
     thread.start()
     try:
         wait_for(lambda: answers(port, b"word"))
-        wait_for(lambda: lives.read_text() == "life life ")
+        wait_for(lambda: lives.read_text().startswith("life life "))
         assert not warden.renewing
     finally:
         wakes.send(bytes([signal.SIGTERM]))
