@@ -23,6 +23,12 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who leaves is heard, however busy this host is."""
+    monkeypatch.setattr("hawker.edge.leaving._FIRST_WORD_S", 60.0)
+
+
 class Heard(Gates):
     """What those that leave have said, by name."""
 

@@ -3,10 +3,11 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
 from typing import cast
 
+import anyio
 from msgspec.structs import replace
 
 from hawker.feed import MachineRoute
@@ -54,12 +55,16 @@ def client(port: int) -> Iterator[socket.socket]:
 
 
 async def ask(sender: socket.socket, data: bytes) -> bytes:
-    """The answer; asked again now and then, as clients of UDP do."""
+    """The answer; asked again now and then, as clients of UDP do, who so may get it twice: what came late of an
+    earlier one is passed over."""
     loop = asyncio.get_running_loop()
+    with suppress(OSError):
+        while True:
+            sender.recv(65_535)
     for _ in range(20):
         sender.send(data)
-        try:
-            return await asyncio.wait_for(loop.sock_recv(sender, 65_535), 3)
-        except TimeoutError:
-            continue
+        with anyio.move_on_after(3):
+            while not (answer := await loop.sock_recv(sender, 65_535)).endswith(b" " + data):
+                pass
+            return answer
     raise AssertionError("no answer came")
