@@ -345,8 +345,8 @@ async def test_pebble_reads_our_zone_for_wildcards(host: PlayedHost, pebble_prog
             node = nodes[0]
             await node.orders.put(SHOP, "*.example.org")
             host.tasks.start_soon(node.buyer.serve)
-            await eventually(lambda: host.edge.certificates.find(f"shop.{DOMAIN}"), timeout_s=20)
-            await eventually(lambda: host.edge.certificates.find("www.example.org"), timeout_s=20)
+            await eventually(lambda: host.edge.certificates.find(f"shop.{DOMAIN}"))
+            await eventually(lambda: host.edge.certificates.find("www.example.org"))
             assert (await issuer_shown_at(secure, f"shop.{DOMAIN}", f"*.{DOMAIN}")).startswith("Pebble")
             assert (await issuer_shown_at(secure, "www.example.org", "*.example.org")).startswith("Pebble")
             for stranger in (f"nobody.{DOMAIN}", f"a.shop.{DOMAIN}"):

@@ -161,7 +161,7 @@ async def test_hostile_requests_get_their_answer_and_reach_no_machine(
 
 
 async def test_a_head_that_does_not_end_is_ended(host: PlayedHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "HEAD_S", 0.2)
+    monkeypatch.setattr(http_connection, "HEAD_S", 1.0)
     async with app_server(says(OK)) as inside:
         port = await published(host, inside)
         assert (await ask(port, b"GET / HTTP/1.1\r\nHost: a\r\nX: ")).startswith(b"HTTP/1.1 408 ")
@@ -268,25 +268,27 @@ async def test_an_answer_that_stands_still_is_ended_after_its_time(host: PlayedH
         assert b"PU03" in await ask(port, get())
 
 
-async def test_a_head_that_comes_byte_by_byte_is_a_head(host: PlayedHost) -> None:
+async def test_a_head_that_comes_byte_by_byte_is_a_head(host: PlayedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "LINGER_S", 60.0)
     async with app_server(says(OK)) as inside:
         port = await published(host, inside)
         for request, expected in ((get(), b"200 OK"), (b"GET / HTTP/1.1\r\nHost: a\nX: 1\r\n\r\n", b"HB01")):
             reader, writer = await asyncio.open_connection(HOST, port)
             for byte in request:
                 writer.write(bytes([byte]))
-                await asyncio.wait_for(writer.drain(), 10)
+                await asyncio.wait_for(writer.drain(), 60)
                 await anyio.lowlevel.checkpoint()
             assert expected in await reader.read()
             writer.close()
 
 
-async def test_the_config_says_how_long_a_head_may_take(host: PlayedHost) -> None:
+async def test_the_config_says_how_long_a_head_may_take(host: PlayedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "HEAD_S", 600.0)
     async with app_server(says(OK)) as inside:
         port = await published(host, inside, options=HttpOptions(headers_read_timeout=1))
         reader, writer = await asyncio.open_connection(HOST, port)
         writer.write(b"GET / HTTP/1.1\r\nHost")
-        assert b"HB04" in await asyncio.wait_for(reader.read(), 9)
+        assert b"HB04" in await asyncio.wait_for(reader.read(), 60)
         writer.close()
 
 
@@ -319,7 +321,7 @@ async def test_a_body_that_drips_has_an_end_unless_an_answer_has_begun(
             writer.write(b"x")
             assert await reader.readexactly(2) == b"ok"
         else:
-            assert b"HB04" in await asyncio.wait_for(reader.read(), 20)
+            assert b"HB04" in await asyncio.wait_for(reader.read(), 60)
         writer.close()
 
 

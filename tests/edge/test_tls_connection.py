@@ -250,6 +250,7 @@ async def test_half_a_handshake_is_closed_in_time_and_leaves_nothing(
 async def test_idle_handshakes_never_keep_a_newcomer_out(monkeypatch: pytest.MonkeyPatch) -> None:
     few = Share(name="few", total=8, each=8, key="address", over="reset")
     monkeypatch.setattr("hawker.edge.process.EDGE_HANDSHAKES", few)
+    monkeypatch.setattr("hawker.edge.tls_connection.HELLO_S", 600.0)
     async with played_host() as host, app_server(says(OK)) as inside:
         port = free_port()
         await host.publish(route(port, inside, handlers=HTTPS))

@@ -19,7 +19,7 @@ from tests.ports import free_port
 
 CONTINUED, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 MASK = b"\x37\xfa\x21\x3d"
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 BYTE_BY_BYTE = 1
 UTF8 = "Hello-µ@ßöäüàá-κόσμε-𐍈".encode()
 DEFLATED = b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
