@@ -23,6 +23,7 @@ from hawker.place import Place
 from hawker.record.machine import MACHINES
 from hawker.store.memory_store import MemoryStore
 from hawker.store.sqlite import SqliteStore
+from tests.ports import free_port
 from tests.worker.machines import machine
 
 pytestmark = pytest.mark.anyio
@@ -74,7 +75,7 @@ class Living:
         handlers = Handlers()
         handlers.on(ADMIT_HOST, self.admit)
         server = Server(handlers, self._nobody, self.clock, routes=(ADMIT_HOST,) if routes else ())
-        async with listening(server, "127.0.0.1", 0) as url:
+        async with listening(server, "127.0.0.1", free_port()) as url:
             yield url
 
     async def _nobody(self, header: str | None, source: str) -> Grant:
