@@ -7,7 +7,6 @@ import pytest
 from dns import flags, message, rcode
 
 from hawker.clock import SystemClock
-from hawker.dns import forward
 from hawker.dns.forward import Forwarder
 from hawker.errors import OverShare
 from hawker.fair.occupancy import Occupancy
@@ -29,12 +28,6 @@ class Hands(SystemClock):
 
     def monotonic(self) -> float:
         return self.time_s
-
-
-@pytest.fixture
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No question is asked again, or given up, however busy this host is."""
-    monkeypatch.setattr(forward, "_TRY_S", 600.0)
 
 
 def forwarder(upstream: Upstream, clock: Hands | None = None, *servers: str) -> Forwarder:

@@ -119,7 +119,9 @@ async def test_nearest_machines_are_answered_in_their_order_each_time_it_is_work
         assert set(found[:2]) == {each.ip for each in near} and found[2] == others[0].ip and len(found) == 4
 
 
-async def test_other_names_are_asked_elsewhere_and_none_of_ours_is(tmp_path: Path) -> None:
+async def test_other_names_are_asked_elsewhere_and_none_of_ours_is(
+    tmp_path: Path, patience: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_names(tmp_path, KNOWN)
     async with serving(Upstream()) as upstream:
         asking = resolver(tmp_path, Hands(), upstream.port)
@@ -128,6 +130,7 @@ async def test_other_names_are_asked_elsewhere_and_none_of_ours_is(tmp_path: Pat
         assert addresses(message.from_wire(await asking.forwarded(found, MINE, "fdaa::5"))) == ["2001:db8::5"]
         ask(asking, "nobody.internal", MINE)
         assert [str(query.question[0].name) for query in upstream.heard] == ["example.com."]
+    monkeypatch.undo()
     other = asking.at_once(message.make_query("other.example", "AAAA").to_wire(), AskingNetwork(MINE))
     assert isinstance(other, Question)
     assert message.from_wire(await asking.forwarded(other, MINE, "fdaa::5")).rcode() == rcode.SERVFAIL

@@ -66,6 +66,7 @@ async def listening(folder: Path) -> AsyncIterator[tuple[Place, Upstream]]:
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.usefixtures("patience")
 async def test_questions_are_answered_over_udp_and_tcp(tmp_path: Path) -> None:
     async with listening(tmp_path) as (place, upstream):
         for name, expected in (("shop.internal", ONE.ip), ("example.com", "2001:db8::5")):
