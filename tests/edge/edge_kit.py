@@ -16,6 +16,7 @@ from pathlib import Path
 from time import monotonic
 
 import anyio
+import anyio.lowlevel
 import msgspec
 from anyio.abc import TaskGroup
 
@@ -344,10 +345,12 @@ def deaf_client(port: int) -> socket.socket:
 
 
 async def looked(later: list[float], passed_s: float) -> None:
-    """Returns once the edge has looked at its clients, so much later."""
+    """Returns once the edge has looked at its clients, so much later, and has had its turns for what follows."""
     later[0] += passed_s
     began = monotonic()
     await eventually(lambda: monotonic() > began + 0.3)
+    for _ in range(100):
+        await anyio.lowlevel.checkpoint()
 
 
 async def given_up(connection: HttpConnection | Http2Connection, later: list[float]) -> None:
