@@ -223,7 +223,9 @@ async def test_a_host_that_is_lost_costs_what_may_be_repeated_a_second_and_a_hal
         monkeypatch.setattr("hawker.edge.hops.GONE_S", 2.2)
         answer = await once
         assert b"502" in answer and b"PU02" in answer and len(asked) == 2
-        await eventually(lambda: any("host bbbbbbbb has not been heard for " in each.text for each in host.worker.lines))
+        await eventually(
+            lambda: any("host bbbbbbbb has not been heard for " in each.text for each in host.worker.lines)
+        )
         for line in list(far.edge.hops.table._keys):
             line.give_up()
 
