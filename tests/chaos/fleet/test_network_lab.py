@@ -66,17 +66,18 @@ def test_hosts_have_networks_of_their_own_and_everybodys_control_groups(lab: Net
 
 def test_a_host_keeps_nothing_that_a_node_beside_it_had_mounted(tmp_path: Path) -> None:
     around, layer = tmp_path / "mounts" / "disk", tmp_path / "node" / "machines" / "m" / "layers" / "one"
-    for place in (around, layer):
+    growing = tmp_path / "node" / "volumes" / "vol_1" / "growing"
+    for place in (around, layer, growing):
         place.mkdir(parents=True)
         subprocess.run(("mount", "-t", "tmpfs", "tmpfs", place), check=True)
     try:
         (around / "lab").mkdir()
         with NetworkLab(around / "lab", 1) as lab:
             seen = lab.hosts[0].run("cut", "-d", " ", "-f", "2", "/proc/self/mounts").splitlines()
-        assert str(layer) not in seen
+        assert str(layer) not in seen and str(growing) not in seen
         assert str(around) in seen, "its own directory is on it"
     finally:
-        subprocess.run(("umount", around, layer), check=True)
+        subprocess.run(("umount", around, layer, growing), check=True)
 
 
 def test_links_of_one_who_was_killed_are_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
