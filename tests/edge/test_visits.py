@@ -1,13 +1,19 @@
 """Holding requests while machines start: places, bounds, deadlines."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import cast
 
+import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 
 from hawker.edge import visits
 from hawker.edge.splice import reset
+from hawker.edge.steering import Aim
+from hawker.edge.visits import Visit
 from hawker.fair.occupancy import Occupancy
 from hawker.fair.table import EDGE_WAKES
 from hawker.fair.turns import Share
@@ -209,6 +215,33 @@ async def test_a_start_that_ended_before_it_was_told_is_asked_for_again(
         assert b"200 OK" in await ask(port, get())
         assert host.worker.wakes == [machine.id] * 2 and host.counted("wakes_refused") == 1
         await eventually(lambda: not host.edge._visits._accepted)
+
+
+async def test_a_queue_that_is_never_empty_holds_up_the_first_of_another_one_no_longer_than_its_own(
+    host: PlayedHost,
+) -> None:
+    """As one of another port of the app, or of another host."""
+    machine, visits, now, order = route(free_port(), 1, hard=1), host.edge._visits, host.edge._now, list[str]()
+    await host.publish(machine)
+    aim = Aim(next(iter(host.edge._routes.doors)), machine.app)
+    inside = await visits.begin(aim, now())
+
+    async def come(name: str, queue: Callable[[], Awaitable[Visit]]) -> None:
+        visit = await queue()
+        order.append(name)
+        for _ in range(10):  # others try meanwhile
+            await anyio.lowlevel.checkpoint()
+        visits.end(visit)
+
+    here = partial(visits.begin, aim, now())
+    there = partial(visits.admit, machine.app, machine.id, 0, now(), hold=True)
+    async with anyio.create_task_group() as tasks:
+        for name, queue in (("first", here), ("other", there), ("second", here), ("third", here)):
+            waiting = visits.waiting
+            tasks.start_soon(come, name, queue)
+            await eventually(lambda: visits.waiting > waiting)  # noqa: B023
+        visits.end(inside)
+    assert order == ["first", "other", "second", "third"]
 
 
 async def test_a_client_that_leaves_gives_its_place_back(host: PlayedHost) -> None:

@@ -1,7 +1,7 @@
 """Finding a machine for a request and waiting for one: hold, queue and wake. Thin; `gates` decides.
 
-Each app has a queue for each door, first come first served, with a bound; whoever leaves a machine lets the next one
-try. Nobody waits beyond a deadline.
+Each app has a queue for each door, first come first served, with a bound; whoever leaves a machine lets the first of
+each queue try, who came first before the others. Nobody waits beyond a deadline.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ class Visits:
         self._spawn = spawn
         self._now = now
         self._counters = counters
-        self._queues: dict[AppName, dict[Door, deque[asyncio.Future[None]]]] = {}
+        self._queues: dict[AppName, dict[Door, deque[tuple[float, asyncio.Future[None]]]]] = {}  # and when they came
         self._inside, self._wakes = Occupancy(EDGE_VISITS), Occupancy(wakes)
         self._held, self._held_of_org = Occupancy(EDGE_HOLDS), Occupancy(EDGE_HOLDS_OF_ORG)
         self._woken_at: dict[MachineId, float] = {}  # which are not open yet
@@ -218,7 +218,7 @@ class Visits:
         cause: ProxyError | None = None,
         steering: Steering = NOWHERE_SAID,
     ) -> Visit:
-        first = True
+        first, came_at = True, self._now()
         if not self._inside.fits(self._routes.owner(app)):
             raise ProxyError(Code.HQ01, known="its organization has most of what this host serves at once")
         while True:
@@ -240,7 +240,7 @@ class Visits:
             deadline = began + (WAKE_TIMEOUT_S if waking else ROUTE_TIMEOUT_S)
             if deadline - now < _LEAST_WAIT_S:
                 raise self._overdue(targets, cause)
-            await self._wait(app, door, deadline - now, again=not first)
+            await self._wait(app, door, deadline - now, came_at, again=not first)
             first = False
 
     def end(self, visit: Visit) -> None:
@@ -255,8 +255,10 @@ class Visits:
             self.changed(visit.target.machine.app)
 
     def changed(self, app: AppName) -> None:
-        """Something about the app's machines is new: of each of its queues the first may try."""
-        for door in list(self._queues.get(app, ())):
+        """Something about the app's machines is new: of each of its queues the first may try, in the order in which
+        they came. A queue that is never empty would else be let in before all others, on and on."""
+        queues = self._queues.get(app, {})
+        for door in sorted(queues, key=lambda door: queues[door][0][0]):
             self._next(app, door)
 
     def came(self, machine_id: MachineId) -> None:
@@ -375,7 +377,7 @@ class Visits:
                 del self._accepted[machine_id]
                 self._not_started(gate, "its start was accepted, and it sleeps still")
 
-    async def _wait(self, app: AppName, door: Door, seconds: float, *, again: bool) -> None:
+    async def _wait(self, app: AppName, door: Door, seconds: float, came_at: float, *, again: bool) -> None:
         """Until it may try. Who waits again does so at the front."""
         queue = self._queues.setdefault(app, {}).setdefault(door, deque())
         owner = self._routes.owner(app)
@@ -383,7 +385,7 @@ class Visits:
             self._drop_empty(app, door)
             raise ProxyError(Code.HQ01)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        (queue.appendleft if again else queue.append)(turn)
+        (queue.appendleft if again else queue.append)((came_at, turn))
         self._held.enter(app)
         self._held_of_org.enter(owner)
         try:
@@ -393,13 +395,13 @@ class Visits:
             self._held.leave(app)
             self._held_of_org.leave(owner)
             with suppress(ValueError):
-                queue.remove(turn)
+                queue.remove((came_at, turn))
             self._drop_empty(app, door)
 
     def _next(self, app: AppName, door: Door) -> None:
         queue = self._queues.get(app, {}).get(door)
         while queue:
-            turn = queue.popleft()
+            _, turn = queue.popleft()
             if not turn.done():
                 turn.set_result(None)
                 break
