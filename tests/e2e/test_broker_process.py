@@ -1,8 +1,9 @@
 """Brokers as processes beside a real node: each answers for the node, and one that is killed takes nothing with it."""
 
+import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from hawker.sim.node.sim_worker import config_of
 from tests.e2e.running_node import HAWKER, RunningNode
 from tests.e2e.test_fleet_join import peer_port
 from tests.e2e.test_process_driver import shell
-from tests.waiting import eventually
+from tests.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
 
@@ -25,8 +26,17 @@ WITHIN_S = 150.0
 HERE = AppParams(app_name="shop")
 
 
+def is_told(node: RunningNode) -> bool:
+    """Whether the node has told its catalog who it is and what it has, which a broker has to find there: it is ready
+    before."""
+    with closing(sqlite3.connect(f"file:{node.place.catalog}?mode=ro", uri=True)) as catalog:
+        asked = "SELECT 1 FROM nodes JOIN capacity USING (node) WHERE node = ?"
+        return bool(catalog.execute(asked, (node.node_id,)).fetchall())
+
+
 @contextmanager
 def broker(node: RunningNode, *before_it: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    wait_for(lambda: is_told(node))
     command = [*before_it, HAWKER, "broker", "--data-dir", str(node.data_dir), "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, env=node.environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
