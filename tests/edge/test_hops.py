@@ -477,4 +477,4 @@ def test_a_connection_whose_gate_has_yet_to_read_is_not_used_again(unsent: int, 
     dialer = HopDialer(Mock(), SystemClock(), Mock())
     dialer._keep(place, caller)
     assert (dialer._take(place) is caller) is again
-    assert caller.give_up.called is not again
+    assert caller.line.close.called is not again and not caller.give_up.called, "what is on its way arrives"
