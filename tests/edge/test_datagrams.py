@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from contextlib import ExitStack
 
 import msgspec
 import pytest
@@ -200,9 +201,9 @@ async def test_a_flood_at_an_app_that_sleeps_is_mostly_dropped(host: PlayedHost)
     machines = [udp_route(port, free_port(), state=State.STOPPED, soft=1) for _ in range(3)]
     host.worker.on_wake = lambda asleep: replace(asleep, state=State.STARTING)
     await host.publish(*machines)
-    for _ in range(2 * WAITING):
-        with client(port) as sender:
-            sender.send(b"flood")
+    with ExitStack() as senders:  # all at once: the port of one that is gone may be the next one's
+        for _ in range(2 * WAITING):
+            senders.enter_context(client(port)).send(b"flood")
     await eventually(lambda: host.counted("datagrams_in") == 2 * WAITING)
     await eventually(lambda: host.counted("datagrams_dropped") == WAITING)
     assert len(host.edge.datagrams) == WAITING and host.edge.held == WAITING
