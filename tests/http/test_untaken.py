@@ -57,7 +57,7 @@ def test_client_to_which_nothing_is_on_its_way_is_waited_for() -> None:
 
 
 def test_streams_are_told_when_they_hold_too_much_and_when_that_is_over() -> None:
-    session, stream = Mock(waiting=CROWD_BYTES, waits=Mock(return_value=1)), Mock()
+    session, stream = Mock(waiting=CROWD_BYTES, waiting_on=Mock(return_value=1)), Mock()
     streams = UntakenStreams(session, {1: stream})
     told_so = []
     for waiting in (CROWD_BYTES, CROWD_BYTES + 1, ROOM_BYTES + 1, ROOM_BYTES):
@@ -78,7 +78,7 @@ class PlayedSession:
     def waiting(self) -> int:
         return sum(self.size.values())
 
-    def waits(self, stream: int) -> int:
+    def waiting_on(self, stream: int) -> int:
         return self.size[stream]
 
     def untaken(self, now: float, for_s: float, *, excused: bool) -> list[int]:

@@ -200,7 +200,7 @@ class Http2Session:
             taken += size
         return b"".join(out)
 
-    def waits(self, stream: int) -> int:
+    def waiting_on(self, stream: int) -> int:
         """So many bytes of it have not gone."""
         out = self._outgoing.get(stream)
         return 0 if out is None else out.size

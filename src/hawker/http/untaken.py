@@ -89,7 +89,7 @@ class Waiting(Protocol):
     @property
     def waiting(self) -> int: ...
 
-    def waits(self, stream: int) -> int:
+    def waiting_on(self, stream: int) -> int:
         """So many bytes on this stream."""
 
     def untaken(self, now: float, for_s: float, *, excused: bool) -> list[int]:
@@ -111,7 +111,7 @@ class UntakenStreams:
         crowded = self._session.waiting > (ROOM_BYTES if self.crowded else CROWD_BYTES)
         if crowded is not self.crowded:
             self.crowded = crowded
-            for number in sorted(self._streams, key=self._session.waits):
+            for number in sorted(self._streams, key=self._session.waiting_on):
                 if (stream := self._streams.get(number)) is not None:
                     stream.tell_room()
 
