@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -71,15 +73,20 @@ async def test_a_ledger_that_does_not_answer_is_asked_again_by_who_asked() -> No
 
 @contextmanager
 def program(writer: Lines, data: Path, port: int) -> Iterator[None]:
-    """What the machine would run, with its volume in `data`; it is killed at the end."""
+    """What the machine would run, with its volume in `data`. It is killed at the end with all that it runs, as a
+    machine is: a git that outlived it would take its locks away under the next one.
+    """
     init = writer.config("image", "volume").init
     assert init is not None and init.exec is not None
     text = init.exec[-1].replace("/data", str(data)).replace('("0.0.0.0", 7)', f'("127.0.0.1", {port})')
-    with subprocess.Popen((sys.executable, "-c", text)) as process:
+    ours, theirs = socket.socketpair()
+    with ours, subprocess.Popen((sys.executable, "-c", text), stdin=theirs, start_new_session=True) as process:
+        theirs.close()
         try:
             yield
         finally:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
+            assert not ours.recv(1), "it is closed once the last of them is gone"
 
 
 def spoil_block(data: Path) -> None:
