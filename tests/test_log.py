@@ -34,6 +34,7 @@ def test_bound_fields_go_with_every_line() -> None:
         configure(stream=stream)
         bind("hawker.test", machine="m1").info("exit seen", extra={"code": 3})
     finally:
-        root.handlers, root.level = before
+        root.handlers = before[0]
+        root.setLevel(before[1])
     line = msgspec.json.decode(stream.getvalue())
     assert (line["machine"], line["code"]) == ("m1", 3)

@@ -1,9 +1,10 @@
+import os
 from collections.abc import Iterator
 
 import anyio
 import pytest
 
-from tests.waiting import eventually, wait_for
+from tests.waiting import eventually, is_readable, wait_for
 
 pytestmark = pytest.mark.anyio
 
@@ -35,3 +36,13 @@ async def test_a_plain_and_an_async_condition_are_waited_for() -> None:
 async def test_a_condition_that_hangs_is_held_to_the_deadline() -> None:
     with pytest.raises(TimeoutError):
         await eventually(anyio.sleep_forever, timeout_s=0.02)
+
+
+def test_a_descriptor_is_readable_once_there_is_something_or_its_end() -> None:
+    reads, writes = os.pipe()
+    assert not is_readable(reads, 0.01)
+    os.write(writes, b"x")
+    assert is_readable(reads, 60) and os.read(reads, 1)
+    os.close(writes)
+    assert is_readable(reads, 60)
+    os.close(reads)

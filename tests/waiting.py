@@ -4,6 +4,7 @@
 """
 
 import inspect
+import select
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
@@ -44,6 +45,13 @@ async def eventually(condition: Callable[[], Any], timeout_s: float = LONG_S) ->
                 return answer
             await anyio.sleep(_pause_s(anyio.current_time() - began))
     raise TimeoutError(_complaint(condition, timeout_s, answer))
+
+
+def is_readable(fd: int, within_s: float) -> bool:
+    """Whether there is something to read by then, or the end. Of any descriptor: `select` takes the first 1,024."""
+    asked = select.poll()
+    asked.register(fd, select.POLLIN)
+    return bool(asked.poll(within_s * 1000))
 
 
 def _pause_s(waited_s: float) -> float:

@@ -1,7 +1,6 @@
 """A client in a process of its own, spoken to over lines of JSON: a call in, an answer or an error out."""
 
 import os
-import select
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
+
+from tests.waiting import is_readable
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "tests/clients"
@@ -43,8 +44,9 @@ class Program:
     def _line(self) -> bytes:
         assert self.process.stdout is not None
         while b"\n" not in self._read:
-            ready, _, _ = select.select([self.process.stdout], [], [], _ANSWERS_WITHIN_S)
-            assert ready, f"no answer within {_ANSWERS_WITHIN_S} s"
+            assert is_readable(self.process.stdout.fileno(), _ANSWERS_WITHIN_S), (
+                f"no answer within {_ANSWERS_WITHIN_S} s"
+            )
             chunk = os.read(self.process.stdout.fileno(), 1 << 20)
             assert chunk, f"the client ended with status {self.process.wait(60)}"
             self._read += chunk

@@ -2,7 +2,6 @@
 
 import os
 import pty
-import select
 import subprocess
 import termios
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from time import monotonic
 import anyio.to_thread
 
 from tests.e2e.running_node import HAWKER, RunningNode
+from tests.waiting import is_readable
 
 TIMEOUT_S = 240.0
 
@@ -98,8 +98,7 @@ class Terminal:
         """Once it does; what came before is not looked at again."""
         deadline = monotonic() + TIMEOUT_S
         while text not in self.seen:
-            ready, _, _ = select.select([self._fd], [], [], max(0.0, deadline - monotonic()))
-            assert ready, f"no {text!r} in {self.seen!r}"
+            assert is_readable(self._fd, max(0.0, deadline - monotonic())), f"no {text!r} in {self.seen!r}"
             try:
                 self.seen += os.read(self._fd, 65_536).decode(errors="replace")
             except OSError as error:

@@ -185,6 +185,17 @@ def test_stream_that_ends_leaves_nothing_that_waits() -> None:
     assert pair.server.waiting == 0
 
 
+def test_stream_that_was_reset_before_its_answer_takes_none() -> None:
+    pair = Pair(1)
+    (stream,) = pair.streams
+    pair.client.reset(stream, CANCEL)
+    pair.pass_on()
+    pair.server.answer(stream, [(b":status", b"200")], ended=False)
+    assert pair.server.send(stream, b"x" * 300_000) == 0
+    assert pair.server.waiting == 0
+    assert not pair.server.untaken(UNTAKEN_S, UNTAKEN_S, excused=False)
+
+
 async def test_curl_speaks_http2_where_it_is(host: PlayedHost) -> None:
     curl = shutil.which("curl")
     if curl is None or b"HTTP2" not in (await anyio.run_process([curl, "--version"])).stdout:

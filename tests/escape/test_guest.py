@@ -10,7 +10,7 @@ import pytest
 
 from hawker.errors import HawkerError
 from hawker.host.mount import mounts
-from hawker.ids import NodeId, new_node_id
+from hawker.ids import NodeId
 from hawker.runtime import proc
 from hawker.runtime.pilot.serial_ports import PORTS
 from hawker.runtime.spec import FileSpec
@@ -18,6 +18,7 @@ from hawker.runtime.vmm import keeper
 from tests.conftest import Mark
 from tests.escape.guest import ANSWER_S, CLOCK, GUEST, Host, guest_host
 from tests.guest.vm import MIB
+from tests.node_ids import own_node_id
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
@@ -36,7 +37,7 @@ async def guest(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Host]
     outside(directory).mkdir()
     (planted / str(outside(directory))[1:]).mkdir(parents=True)
     (planted / "out").symlink_to(f"/../../../..{outside(directory)}")
-    async with guest_host(directory, new_node_id(CLOCK), planted=planted) as host:
+    async with guest_host(directory, own_node_id(), planted=planted) as host:
         await host.start(files=(SPEC_FILE,))
         yield host
 

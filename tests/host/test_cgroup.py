@@ -12,6 +12,7 @@ from hawker.errors import NotFound
 from hawker.host.cgroup import CgroupLayout, Cgroups, CgroupUsage, Hierarchies, find_hierarchies
 from hawker.host.mount import mounts, parse_mountinfo
 from hawker.ids import MachineId, NodeId
+from tests.node_ids import own_node_id
 
 NODE = NodeId("fe12cd34")
 MACHINE = MachineId("0123456789abcd")
@@ -124,7 +125,7 @@ def test_no_groups_at_all_lists_nothing(tmp_path: Path) -> None:
 
 @pytest.fixture
 def real() -> Iterator[Cgroups]:
-    cgroups = Cgroups(NODE, find_hierarchies(mounts()))
+    cgroups = Cgroups(own_node_id(), find_hierarchies(mounts()))
     yield cgroups
     for machine_id in cgroups.list():
         cgroups.remove(machine_id)

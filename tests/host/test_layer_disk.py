@@ -98,9 +98,9 @@ async def test_layers_are_made_ahead_of_time_and_none_is_given_twice(tmp_path: P
     disks, clock = LayerDisks(tmp_path / "templates", 32), SystemClock()
     layers = [tmp_path / "mounts" / str(number) for number in range(4)]
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(disks.serve, clock)
-        for number in (0, 1):  # missed: two are to be ready from now on
+        for number in (0, 1):  # missed, as nobody makes any yet: two are to be ready from now on
             await disks.mount_fresh(tmp_path / f"disk{number}", layers[number], 32)
+        tasks.start_soon(disks.serve, clock)
         await eventually(lambda: disks.ready >= 2)
         assert [each.target for each in mounts(tmp_path)] == layers[:2]
         for number in (2, 3):

@@ -1,7 +1,6 @@
 """A user without rights: what a process may do once it is one, and what root does for it."""
 
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hawker.host.own_user import WRITES, can_become, make_folder, read_own, show_to
+from tests.waiting import is_readable
 
 USER = 1_879_048_190
 _BECOME = "import os, sys; from hawker.host.own_user import Capability, become; "
@@ -64,7 +64,7 @@ import time; time.sleep(600)"""
         handle = os.pidfd_open(int(running.stdout.readline()))
         running.kill()
     try:
-        assert select.select([handle], [], [], 30)[0], "it goes on without its parent"
+        assert is_readable(handle, 60), "it goes on without its parent"
     finally:
         os.close(handle)
 

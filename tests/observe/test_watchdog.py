@@ -178,7 +178,7 @@ def test_a_loop_that_is_stuck_in_logging_ends_the_process_too(tmp_path: Path) ->
 def test_a_process_that_was_stopped_and_goes_on_is_not_ended(tmp_path: Path) -> None:
     """Stopped while the watchdog waits for an answer: at any other moment, a stop would prove nothing."""
     with watched(tmp_path, report_s=0.3, end_s=2) as program:
-        program.block(1)
+        program.block(0.6)  # far from `end_s`, however late each of its pieces ends
         wait_for(lambda: program.phrases)
         program.process.send_signal(signal.SIGSTOP)
         stopped_at = time.monotonic()

@@ -3,7 +3,6 @@ ready, as systemd does. The socket outlives every daemon, and so do the machines
 """
 
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from hawker.place import Place
 from tests.fixtures.activation import activated
 from tests.node_ids import own_node_id
 from tests.upgrade.builds import Build
+from tests.waiting import is_readable
 
 READY_WITHIN_S = 120.0
 ENDS_WITHIN_S = 90.0
@@ -75,7 +75,7 @@ class InitSystem:
         deadline = monotonic() + within_s
         while True:
             ended = self._process is None or self._process.poll() is not None  # it may have said so before
-            if select.select([self._notices], [], [], 0 if ended else 0.1)[0]:
+            if is_readable(self._notices.fileno(), 0 if ended else 0.1):
                 if word in self._notices.recv(4096).decode():
                     return
             else:

@@ -456,7 +456,7 @@ class Http2Connection(asyncio.Protocol):
     def finish(self, stream: int, trailers: tuple[Field, ...], *, stop: bool) -> None:
         """With `stop` the client need not go on with its request."""
         self._session.finish(stream, trailers)
-        if stop:
+        if stop and stream in self._streams:
             self._stopping.add(stream)
         self._flush_soon()
 

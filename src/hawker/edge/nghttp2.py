@@ -230,6 +230,10 @@ class Http2Session:
         self._lib.nghttp2_submit_headers(self._session, 0, stream, _ffi.NULL, pairs, len(fields), _ffi.NULL)
 
     def answer(self, stream: int, fields: list[Field], *, ended: bool) -> None:
+        """Nothing on a stream that is closed: the library would never say again that it is, and what is sent on it
+        would wait for ever."""
+        if stream not in self._began:
+            return
         pairs, _kept = _pairs(fields)
         if not ended:
             self._outgoing[stream] = _Outgoing()

@@ -80,7 +80,7 @@ def program(writer: Lines, data: Path, port: int) -> Iterator[None]:
     assert init is not None and init.exec is not None
     text = init.exec[-1].replace("/data", str(data)).replace('("0.0.0.0", 7)', f'("127.0.0.1", {port})')
     ours, theirs = socket.socketpair()
-    with ours, subprocess.Popen((sys.executable, "-c", text), stdin=theirs, start_new_session=True) as process:
+    with ours, subprocess.Popen((sys.executable, "-c", text), stdin=theirs.fileno(), start_new_session=True) as process:
         theirs.close()
         try:
             yield

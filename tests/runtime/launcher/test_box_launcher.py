@@ -1,7 +1,7 @@
 """Facts about launching a box beyond the drivers' contract: hostile roots, and what a failure leaves."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -9,24 +9,14 @@ import pytest
 
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
-from hawker.host.mapping_trial import TRIED_ID
 from hawker.host.mount import is_mounted, mounts
 from hawker.ids import MachineId, new_machine_id
-from hawker.runtime.container import launcher_trial
 from hawker.runtime.launcher.launch import BoxLauncher
 from hawker.runtime.launcher.launcher_trial import LauncherTrial, fill_trial_directory, give_files, observe
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]
 
 CLOCK = SystemClock()
-
-
-@pytest.fixture(params=[TRIED_ID, None], ids=["ids of its own", "the host's ids"])
-def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LauncherTrial]:
-    trial = launcher_trial(tmp_path, "this-boot", CLOCK, request.param)
-    yield trial
-    for machine_id in trial.cgroups.list():
-        trial.cgroups.remove(machine_id)
 
 
 @pytest.fixture

@@ -1,28 +1,20 @@
 """Facts about the trial that says once a boot whether our launcher may be used."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from hawker.clock import SystemClock
-from hawker.host.mapping_trial import TRIED_ID
-from hawker.runtime.container import launcher_trial
+from hawker.runtime.launcher import launcher_trial
 from hawker.runtime.launcher.launcher_trial import LauncherTrial
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]
 
 
-@pytest.fixture(params=[TRIED_ID, None], ids=["ids of its own", "the host's ids"])
-def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LauncherTrial]:
-    trial = launcher_trial(tmp_path, "this-boot", SystemClock(), request.param)
-    yield trial
-    for machine_id in trial.cgroups.list():
-        trial.cgroups.remove(machine_id)
-
-
-async def test_the_trial_of_a_host_is_remembered_and_leaves_nothing(trial: LauncherTrial, tmp_path: Path) -> None:
+async def test_the_trial_of_a_host_is_remembered_and_leaves_nothing(
+    trial: LauncherTrial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher_trial, "_EXECUTED_S", 15.0)  # its programs wait for 20 s
     (tmp_path / "run").mkdir()
     trial = replace(trial, place=tmp_path / "run")
     first = await trial.run()

@@ -19,10 +19,8 @@ import hatch_build
 from hawker import guest
 from hawker.clock import SystemClock
 from hawker.host.cgroup import Cgroups
-from hawker.host.mapping_trial import TRIED_ID
 from hawker.host.spawn import reap, spawn
 from hawker.ids import MachineId, new_machine_id
-from hawker.runtime.container import launcher_trial
 from hawker.runtime.crun import Crun, CrunBundle, make_stage
 from hawker.runtime.launcher.launch import BoxLauncher
 from hawker.runtime.launcher.launcher_trial import (
@@ -36,7 +34,7 @@ from hawker.runtime.launcher.launcher_trial import (
 pytestmark = [pytest.mark.root, pytest.mark.anyio]
 
 CLOCK = SystemClock()
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +45,6 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = hatch_build.compiler_for(root, hatch_build.guest_target())
     hatch_build.compile_program(root, compiler, [Path(__file__).with_name("probe.c")], place)
     return place
-
-
-@pytest.fixture(params=[TRIED_ID, None], ids=["ids of its own", "the host's ids"])
-def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LauncherTrial]:
-    trial = launcher_trial(tmp_path, "this-boot", CLOCK, request.param)
-    yield trial
-    for machine_id in trial.cgroups.list():
-        trial.cgroups.remove(machine_id)
 
 
 @dataclass(slots=True)
@@ -119,6 +109,16 @@ async def _by_crun_alone(trial: LauncherTrial, machine_id: MachineId, directory:
     return int(bundle.pid.read_text())
 
 
+async def _answers(trial: LauncherTrial, place: Path, probe: Path) -> tuple[list[str], list[str]]:
+    """In our box and in crun's."""
+    async with _running(trial, place, probe, ours=True) as ours, _running(trial, place, probe, ours=False) as theirs:
+        return await ours.report(), await theirs.report()
+
+
+def _different(mine: list[str], others: list[str]) -> set[int]:
+    return {number for number, (one, other) in enumerate(zip(mine, others, strict=True)) if one != other}
+
+
 @pytest.fixture
 def hung_up() -> Iterator[None]:
     """This process ignores a signal, as a daemon that was started by nohup does."""
@@ -143,13 +143,11 @@ async def test_from_outside_both_boxes_are_the_same(trial: LauncherTrial, tmp_pa
 async def test_from_inside_every_system_call_and_device_answers_the_same(
     trial: LauncherTrial, tmp_path: Path, probe: Path
 ) -> None:
-    async with (
-        _running(trial, tmp_path, probe, ours=True) as ours,
-        _running(trial, tmp_path, probe, ours=False) as theirs,
-    ):
-        mine, others = await ours.report(), await theirs.report()
+    mine, others = await _answers(trial, tmp_path / "once", probe)
     assert len(mine) > 1000
-    assert [(one, other) for one, other in zip(mine, others, strict=True) if one != other] == []
+    if different := _different(mine, others):  # one that stood still for a second has no answer: it is asked again
+        different &= _different(*await _answers(trial, tmp_path / "again", probe))
+    assert [(mine[number], others[number]) for number in sorted(different)] == []
     of_devices = {"mem made 1 opened 2", "null made 1 opened 2"}  # a user namespace makes none
     assert set(mine) >= (of_devices if trial.first_id else {"mem made 0 opened 1", "null made 0 opened 0"})
 
