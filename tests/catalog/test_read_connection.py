@@ -11,6 +11,7 @@ from hawker.catalog.contract import Statement
 from hawker.catalog.read_connection import NOT_READING, SPARE, SQL_BYTES, VALUE_BYTES, ReadConnection, ReadPool
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest, DeadlineExceeded, Fault
+from tests.waiting import LONG_S
 
 _ENDLESS = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
 
@@ -214,7 +215,7 @@ def test_running_query_can_be_interrupted(file: Path) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert begun.wait(30)
+    assert begun.wait(LONG_S)
     while thread.is_alive():
         pool.interrupt()
         thread.join(0.05)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hawker.chaos.daemon import GONE_WITHIN_S
 from hawker.chaos.data_disk import DataDisk
 from hawker.chaos.residue import host, left
 from hawker.errors import CannotStart
@@ -24,7 +25,7 @@ def place() -> Iterator[Path]:
     before = host()
     with tempfile.TemporaryDirectory(prefix="hawker-ground-") as name:
         yield Path(name)
-    wait_for(lambda: not left(before, name))
+    wait_for(lambda: not left(before, name), GONE_WITHIN_S)
 
 
 @pytest.fixture

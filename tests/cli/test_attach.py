@@ -17,7 +17,7 @@ from hawker.clock import ManualClock
 from hawker.errors import DeadlineExceeded, HawkerError, NotFound, Unavailable
 from hawker.machine import State
 from tests.cli.fake_node import LAUNCHED, STARTED, FakeNode, chunk, exit_event, machine
-from tests.waiting import eventually
+from tests.waiting import LONG_S, eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -102,7 +102,7 @@ async def test_a_node_that_restarts_is_waited_for(capfdbinary: pytest.CaptureFix
     node = Restarted()
     node.add("shop", machine(state=State.STOPPED, events=(exit_event(3), STARTED, LAUNCHED)))
     node.chunks = CHUNKS
-    with anyio.fail_after(20):
+    with anyio.fail_after(LONG_S):
         assert await stay(caller(node), PARAMS, "01V1", ManualClock()) == 3
     out, err = capfdbinary.readouterr()
     assert out == b"out\nlast\n" and b"waiting for it to come back" in err

@@ -19,7 +19,7 @@ from hawker.cli.terminal import Descriptors, converse, is_terminal, own_descript
 from hawker.clock import ManualClock
 from hawker.errors import Unavailable
 from tests.cli.fake_node import FakeNode, machine
-from tests.waiting import eventually
+from tests.waiting import LONG_S, eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -159,7 +159,7 @@ async def test_output_may_be_a_file(pipes: Pipes, tmp_path: Path) -> None:
 async def left_by_ctrl_c(ends: Descriptors, *command: str) -> None:
     """The second one leaves the command, also while nothing goes on."""
     before = _handler()
-    with pytest.raises(BaseExceptionGroup) as caught, anyio.fail_after(10):
+    with pytest.raises(BaseExceptionGroup) as caught, anyio.fail_after(LONG_S):
         async with running(ends, *command):
             await eventually(lambda: _handler() != before)
             await anyio.wait_all_tasks_blocked()

@@ -39,7 +39,7 @@ class App:
         return self.wire.ask("GET", f"{self.path}/machines{query}")
 
     def wait(self, machine_id: str, state: str) -> None:
-        self.wire.ask("GET", self.at(machine_id, f"/wait?state={state}&timeout=60"))
+        self.wire.waits(self.at(machine_id), state)
 
     def do(self, machine_id: str, action: str, body: object = None) -> Any:
         return self.wire.ask("POST", self.at(machine_id, f"/{action}"), body)

@@ -51,7 +51,7 @@ class Client:
         return str(self.wire.ask("POST", self.machines, body)["id"])
 
     def waits(self, machine: str, state: str) -> None:
-        self.wire.ask("GET", f"{self.machines}/{machine}/wait?state={state}&timeout=60")
+        self.wire.waits(f"{self.machines}/{machine}", state)
 
     def updates(self, machine: str, release: str, *, waits: bool = True, **config: Any) -> None:
         """Under a lease that is given back."""

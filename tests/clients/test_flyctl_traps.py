@@ -175,7 +175,7 @@ def test_a_nonce_is_shown_by_the_call_that_took_the_lease_alone(app: App) -> Non
     assert "nonce" not in app.order()
     made = app.order(fields={"lease_ttl": 120})
     nonce = made["nonce"]
-    app.wire.ask("GET", app.at(made["id"], "/wait?state=started&timeout=60"))
+    app.wait(made["id"], "started")
     for answer, machine in app.shown(made["id"]).items():
         assert "nonce" not in str(machine), answer
     assert app.get(made["id"], "?include_leases=true")["lease"]["owner"]

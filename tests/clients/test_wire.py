@@ -32,7 +32,7 @@ def names(wire: Wire, numbers: Iterator[int], sleeper: dict[str, Any]) -> Iterat
     app = f"wire-{next(numbers)}"
     wire.ask("POST", "/v1/apps", {"app_name": app, "org_slug": "wires"}, status=201)
     made = wire.ask("POST", f"/v1/apps/{app}/machines", {"config": sleeper, "name": "web"})
-    wire.ask("GET", f"/v1/apps/{app}/machines/{made['id']}/wait?state=started&timeout=60")
+    wire.waits(f"/v1/apps/{app}/machines/{made['id']}", "started")
     yield {"app": app, "machine": made["id"], "image": sleeper["image"], "config": json.dumps(sleeper)}
     wire.ask("DELETE", f"/v1/apps/{app}?force=true", status=202)
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tests.e2e.running_node import RunningNode
+from tests.waiting import wait_for
 
 _TIMEOUT_S = 75.0  # a call that waits takes a minute at most
 
@@ -57,6 +58,16 @@ class Wire:
         answer = self.send(method, path, None if body is None else msgspec.json.encode(body), named)
         assert answer.status == status, answer
         return answer.json if answer.data else None
+
+    def waits(self, machine: str, state: str) -> None:
+        """Until the machine at this path is in the state. One call waits for a minute at most: it is repeated."""
+
+        def is_there() -> bool:
+            said = self.send("GET", f"{machine}/wait?state={state}&timeout=60")
+            assert said.status in (200, 408), said
+            return said.status == 200
+
+        wait_for(is_there)
 
 
 def wire_to(node: RunningNode) -> Wire:

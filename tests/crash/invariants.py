@@ -13,8 +13,9 @@ OFF = frozenset({"stopped", "failed", "destroyed"})
 
 
 def pilots(machine_id: str) -> list[int]:
-    """Process 1 of each instance of the machine that is on this host."""
-    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_pilot_of(pid, machine_id)]
+    """Process 1 of each instance of the machine that is on this host. A child at its exec has its name, too."""
+    found = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_pilot_of(pid, machine_id)]
+    return [pid for pid in found if _parent_of(pid) not in found]
 
 
 def _is_pilot_of(pid: int, machine_id: str) -> bool:
@@ -26,6 +27,13 @@ def _is_pilot_of(pid: int, machine_id: str) -> bool:
         )
     except OSError:
         return False
+
+
+def _parent_of(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def check_history(events: Iterable[MachineEvent]) -> bool:

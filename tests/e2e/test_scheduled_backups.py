@@ -12,8 +12,10 @@ from signal import SIGKILL
 import anyio.to_thread
 import pytest
 
-from hawker.clock import OFFSET_VARIABLE
+from hawker.clock import OFFSET_VARIABLE, SystemClock
+from hawker.ids import VolumeId
 from hawker.time_window import DAY_S
+from hawker.volume.backup_schedule import share_of
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.shop import Shop
@@ -51,14 +53,16 @@ async def test_backup_of_each_day_is_made_once_though_the_daemon_dies_at_it(
     await anyio.to_thread.run_sync(passphrase.write_bytes, b"correct horse battery\n")
     flags = ("--backup-url", str(kept), "--backup-passphrase-file", str(passphrase))
     often = ("--backup-every-s", str(DAY_S), "--backup-keep-daily", "100", "--reconcile-every-s", "1")
-    with running_node(tmp_path / "node", "--ephemeral", *flags, *often) as node:
+    with running_node(tmp_path / "node", "--ephemeral", *flags) as node:
         async with node.client() as client:
             shop = await Shop(client, "daily").open()
             volumes = [(await make(shop, name=name)).id for name in ("one", "other")]
         await anyio.to_thread.run_sync(node.kill)
+        node.flags = (*node.flags, *often)
+        quiet_s = _quiet_s(volumes)
         for day, place in enumerate(places, 1):
             await anyio.to_thread.run_sync(_write, node, volumes, day)
-            await anyio.to_thread.run_sync(_dies, node, tmp_path / "offset", day, place)
+            await anyio.to_thread.run_sync(_dies, node, tmp_path / "offset", day * DAY_S + quiet_s, place)
             try:
                 await eventually(partial(_are_kept, kept, volumes, day), WITHIN_S)
             except TimeoutError:
@@ -83,9 +87,19 @@ def _write(node: RunningNode, volumes: Sequence[str], day: int) -> None:
         subprocess.run(["debugfs", "-w", "-R", f"write {text} day-{day}", str(disk)], check=True, capture_output=True)
 
 
-def _dies(node: RunningNode, offset: Path, day: int, place: str) -> None:
-    """On this day, at this place of what the schedule begins; then the next life begins."""
-    offset.write_text(str(day * DAY_S))
+def _quiet_s(volumes: Sequence[str]) -> float:
+    """So much later no volume has its moment of the day for an hour: a life at that moment would make two backups."""
+    now = SystemClock().now()
+    return next(
+        float(later_s)
+        for later_s in range(0, int(DAY_S), 1800)
+        if all((share_of(VolumeId(each)) * DAY_S - now - later_s) % DAY_S > 3600 for each in volumes)
+    )
+
+
+def _dies(node: RunningNode, offset: Path, offset_s: float, place: str) -> None:
+    """So much later, at this place of what the schedule begins; then the next life begins."""
+    offset.write_text(str(offset_s))
     node.environment[OFFSET_VARIABLE] = str(offset)
     assert node.launch(failpoint=place).ended(WITHIN_S) == -SIGKILL, node.errors
     node.start()

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import anyio
 import msgspec
@@ -230,6 +231,14 @@ async def test_a_machine_s_connection_rests_for_the_next_request_of_the_same_hos
         await eventually(lambda: far.edge.gates.of[question.machine].route.instance == "next")
         writer.write(word(HopFrame.QUESTION, question))
         assert not msgspec.msgpack.decode((await hear(reader))[1], type=HopAnswer).rested, "of another instance"
+
+
+@pytest.mark.parametrize("unread", [True, False])
+def test_a_machine_s_connection_that_does_not_rest_ends_with_its_visit(unread: bool) -> None:
+    """One whose machine has yet to read would close when it has: until then its visit would take a place."""
+    side = Mock(reusable=False, has_unsent=unread)
+    HopDoor._keep(Mock(), HOST, Mock(), side)
+    assert side.give_up.called is unread and side.close.called is not unread
 
 
 async def test_the_answer_to_first_bytes_comes_while_the_machine_says_nothing(

@@ -23,7 +23,7 @@ from hawker.edge.http_connection import HttpConnection, HttpConnections
 from hawker.edge.machine_connection import MachineConnection
 from hawker.edge.requester import HttpServices
 from hawker.edge.routes import Door
-from hawker.edge.splice import UNSENT_MAX
+from hawker.edge.splice import ROOM_AT, UNSENT_MAX
 from hawker.http.untaken import _told
 from hawker.ids import InstanceId
 from hawker.machine import State
@@ -383,15 +383,17 @@ async def test_a_machine_is_not_read_for_a_client_that_is_full_when_it_is_reache
         writer.close()
 
 
-async def test_an_upgraded_client_that_is_full_is_so_for_who_has_it_next() -> None:
+@pytest.mark.parametrize(("unsent", "told"), [(UNSENT_MAX, 1), (ROOM_AT, 0)])
+async def test_an_upgraded_client_that_is_full_is_so_for_who_has_it_next(unsent: int, told: int) -> None:
     connection = HttpConnection(cast(HttpServices, Mock()), Door(HOST, 80), set())
     connection._transport, connection._head = transport, _ = Mock(), Mock(upgrade=b"websocket")
     transport.get_protocol.return_value = side = Mock()
+    transport.get_write_buffer_size.return_value = unsent
     transport.write.side_effect = lambda data: connection.pause_writing()
     connection.hand_over(cast(ResponseHead, Mock(status=101, reason=b"", upgrade=b"")), [])
     side.pause_writing.assert_not_called()
     await anyio.lowlevel.checkpoint()
-    side.pause_writing.assert_called_once()
+    assert (side.pause_writing.call_count, connection.choked) == (told, False), "it is another's now"
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hawker.host.own_user import WRITES
 from hawker.place import Place
-from tests.waiting import wait_for
+from tests.waiting import LONG_S, wait_for
 
 PROGRAM = "from hawker.edge.program import command; command()"
 
@@ -22,7 +22,7 @@ def test_a_process_of_several_answers_the_others_at_its_socket_and_ends_with_its
     try:
         wait_for(lambda: (own / "1.hops").is_socket() and process.poll() is None)
         ours.close()
-        assert process.wait(30) == 0
+        assert process.wait(LONG_S) == 0
     finally:
         process.kill()
         process.wait()

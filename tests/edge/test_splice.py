@@ -4,7 +4,15 @@ import asyncio
 from typing import cast
 from unittest.mock import Mock
 
+import anyio
+import pytest
+
+from hawker.edge import splice
 from hawker.edge.splice import UNSENT_MAX, Side
+from hawker.http.untaken import UNTAKEN_S
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
 
 
 def side() -> tuple[Side, Mock]:
@@ -60,6 +68,22 @@ def test_an_end_whose_peer_has_yet_to_read_is_joined_with_nobody_else() -> None:
     assert machine.reusable
     theirs.get_write_buffer_size.return_value = 1
     assert not machine.reusable
+
+
+async def test_an_upgraded_client_that_is_gone_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gone is one of whose kernel nothing is heard, which TCP itself believes after a quarter of an hour."""
+    gone: list[object] = []
+    monkeypatch.setattr(splice, "_LOOK_S", 0.01)
+    monkeypatch.setattr(splice, "is_deaf", lambda transport, for_s: for_s == UNTAKEN_S and transport in gone)
+    (_, ours), (_, theirs) = side(), side()
+    ours.abort.side_effect = lambda: ours.set_protocol.call_args.args[0].connection_lost(None)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(splice.pass_both_ways, (ours, b""), (theirs, b""), print, print)
+        await eventually(lambda: ours.set_protocol.called)
+        ours.abort.assert_not_called()
+        gone.append(ours)
+    ours.abort.assert_called_once()
+    theirs.close.assert_called()
 
 
 def test_an_end_that_came_before_the_join_is_passed_on() -> None:

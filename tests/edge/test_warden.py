@@ -19,7 +19,7 @@ from hawker.edge import warden as warden_module
 from hawker.edge.warden import GivenDoor, Sockets, WantedDoors, Warden, listen_at, memory_bytes, pause_s
 from tests.edge.edge_kit import HOST
 from tests.ports import free_port
-from tests.waiting import wait_for
+from tests.waiting import LONG_S, wait_for
 
 CLOCK = SystemClock()
 
@@ -92,13 +92,13 @@ def test_a_client_that_waits_while_an_edge_process_ends_is_served_by_the_next_on
     try:
         wait_for(lambda: answers(port, b"word"))
         socket.create_connection((HOST, port)).sendall(b"die")
-        later = socket.create_connection((HOST, port), timeout=30)
+        later = socket.create_connection((HOST, port), timeout=LONG_S)
         later.sendall(b"word")
         assert later.recv(10) == b"alive"
         assert Path(lives).read_text() == "life life "
     finally:
         wakes.send(bytes([signal.SIGTERM]))
-        thread.join(30)
+        thread.join(LONG_S)
     assert not thread.is_alive()
 
 
@@ -113,7 +113,7 @@ def test_a_warden_that_begins_anew_hands_its_sockets_on_and_lets_its_edge_proces
     thread.start()
     wait_for(lambda: answers(port, b"word"))
     wakes.send(bytes([signal.SIGHUP]))
-    thread.join(30)
+    thread.join(LONG_S)
     assert warden.renewing and ended.exists()
     with socket.create_connection((HOST, port), timeout=10), warden.bound[HOST, port][0] as kept:
         kept.settimeout(10)
@@ -131,7 +131,7 @@ def test_a_signal_while_it_waits_to_start_again_is_heeded(number: signal.Signals
         thread.start()
         wait_for(lambda: lives.exists() and lives.read_text() == 3 * "life ")
         wakes.send(bytes([number]))
-        thread.join(30)
+        thread.join(LONG_S)
         assert not thread.is_alive()
     assert warden.renewing is renews and len(lives.read_text().split()) == 3
 
@@ -149,7 +149,7 @@ def test_an_edge_process_that_needs_too_much_memory_is_replaced(tmp_path: Path) 
         assert not warden.renewing
     finally:
         wakes.send(bytes([signal.SIGTERM]))
-        thread.join(30)
+        thread.join(LONG_S)
     assert not thread.is_alive()
 
 
@@ -242,7 +242,7 @@ def test_an_edge_process_that_leaves_goes_on_beside_the_next_one_until_the_warde
         wait_for(lambda: not second.leaving)
     finally:
         wakes.send(bytes([signal.SIGTERM]))
-        thread.join(30)
+        thread.join(LONG_S)
     waking.close()
 
 
@@ -271,7 +271,7 @@ def renewed(argv: tuple[str, ...], port: int) -> tuple[Warden, socket.socket]:
     thread = Thread(target=renew)
     thread.start()
     warden.run(waking)
-    thread.join(30)
+    thread.join(LONG_S)
     wakes.close()
     assert warden.renewing
     return warden, waking

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hawker.errors import NotFound
-from hawker.runtime.driver import GuestVolumes
+from hawker.errors import NotFound, Unavailable
+from hawker.runtime.driver import ExecSpec, GuestVolumes
+from hawker.runtime.pilot.serial_ports import KEPT, PORTS
 from hawker.runtime.spec import VolumeDisk
 from tests.runtime.guests import guests
 
@@ -55,6 +56,23 @@ async def test_a_guest_grows_its_volume_holds_it_still_and_counts_it(tmp_path: P
         await there.hears(spec, "wrote", since=said)
         with pytest.raises(NotFound, match="no volume other"):
             await there.driver.volume_usage(spec.machine_id, "other")
+
+
+async def test_a_volume_is_held_still_and_counted_while_commands_have_all_ways_that_are_theirs(tmp_path: Path) -> None:
+    async with guests(tmp_path) as there:
+        spec = there.spec("echo up; sleep 1000", volumes=(volume(tmp_path, 16),))
+        await there.driver.start(spec)
+        await there.hears(spec, "up\n")
+        command = ExecSpec(argv=("/bin/sleep", "1000"))
+        sessions = [await there.driver.exec(spec.machine_id, command) for _ in range(PORTS - KEPT)]
+        try:
+            with pytest.raises(Unavailable, match="ways into the machine are taken"):
+                await there.driver.exec(spec.machine_id, command)
+            async with there.driver.freeze_volume(spec.machine_id, "data", 30):
+                assert (await there.driver.volume_usage(spec.machine_id, "data")).blocks > 0
+        finally:
+            for session in sessions:
+                await session.close()
 
 
 async def test_file_that_a_guest_deleted_takes_no_room_once_its_volume_is_trimmed(tmp_path: Path) -> None:

@@ -349,6 +349,8 @@ class HopDoor:
             side.rest()
             self._pool.keep(visit.target, side, address)
             self._visits.end(visit)
+        elif side.has_unsent:
+            side.give_up()  # what the machine has not read, nobody waits for: its visit must not
         else:
             side.close()
 

@@ -2,7 +2,8 @@
 in streams, too (RFC 8441).
 
 What a client can hold of this process is bounded: 128 streams, 256 KiB of each that no machine has taken, 1 MiB of all;
-as much of answers that it has not taken, for a time (`untaken`). Floods of frames end the connection (`nghttp2`).
+as much of answers that it has not taken, for a time (`untaken`), and a window of each machine that speaks HTTP/2.
+Floods of frames end the connection (`nghttp2`).
 """
 
 import asyncio

@@ -19,7 +19,7 @@ from hawker.edge.nghttp2 import is_there
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.requester import HttpServices
 from hawker.edge.routes import Door
-from hawker.edge.splice import UNSENT_MAX, address_of, reset
+from hawker.edge.splice import ROOM_AT, UNSENT_MAX, address_of, reset
 from hawker.edge.writing import Origin, OwnAnswer, http1_head, refusal
 from hawker.http.tls_transport import TlsTransport
 from hawker.http.untaken import Untaken
@@ -223,7 +223,8 @@ class HttpConnection(asyncio.Protocol):
         end = b"connection: upgrade\r\nupgrade: %b\r\n\r\n" % (answer.upgrade or self._head.upgrade)
         transport.write(http1_head(answer.status, answer.reason, fields, end))
         if self.choked:  # which nobody tells who has the connection from now on
-            self._call_soon(lambda: transport.get_protocol().pause_writing())
+            self._call_soon(_tell_full, transport)
+            self.choked = False
         return transport, early
 
     # From head to head.
@@ -419,6 +420,12 @@ class HttpConnection(asyncio.Protocol):
 
 
 AnyConnection: TypeAlias = HttpConnection | Http2Connection
+
+
+def _tell_full(transport: asyncio.Transport) -> None:
+    """To who has it now, unless it was told meanwhile that there is room."""
+    if transport.get_protocol() is not None and transport.get_write_buffer_size() > ROOM_AT:
+        cast(asyncio.Protocol, transport.get_protocol()).pause_writing()
 
 
 class HttpConnections:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from functools import partial
 from typing import cast
 
+import anyio
+
 from hawker.clock import Clock
 from hawker.edge.app_figures import AppFigures
 from hawker.edge.dialing import Dialer, Joined
@@ -20,10 +22,14 @@ from hawker.edge.visits import Counters, Spawn, Visits
 from hawker.edge.writing import TcpEnds, proxy_head
 from hawker.fair.connections import ConnectionTable
 from hawker.feed import EdgeLogLine
+from hawker.http.untaken import UNTAKEN_S, is_deaf
 from hawker.ids import AppName, new_ulid
 
 UNSENT_MAX = 256 << 10
 """Bytes that may wait for one side before the other side is not read any more."""
+ROOM_AT = UNSENT_MAX // 4
+"""So few must be left before a transport says that there is room again: what asyncio and uvloop choose."""
+_LOOK_S = 30.0
 _LINGER_NOTHING = struct.pack("ii", 1, 0)
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 30), (socket.TCP_KEEPCNT, 4))
 _HOP_PROBES = ((socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 6), (socket.TCP_USER_TIMEOUT, 10_000))
@@ -114,9 +120,12 @@ class Side(asyncio.Protocol):
     @property
     def reusable(self) -> bool:
         """It can be joined again: nothing came that nobody has heard, nor its end, and all that was said has gone."""
-        transport = self.transport
-        open_still = transport is not None and not transport.is_closing() and not transport.get_write_buffer_size()
-        return open_still and not (self._ended or self.early)
+        open_still = self.transport is not None and not self.transport.is_closing()
+        return open_still and not (self.has_unsent or self._ended or self.early)
+
+    @property
+    def has_unsent(self) -> bool:
+        return self.transport is not None and self.transport.get_write_buffer_size() > 0
 
     def rest(self) -> None:
         """Joined with nobody."""
@@ -150,7 +159,8 @@ async def pass_both_ways(
     sent: Callable[[int], None],
 ) -> None:
     """Of two connections that were something else, with what came of each: until the client's is lost, then both are
-    closed. `received` and `sent` are told how many bytes come of the client and of the machine."""
+    closed. `received` and `sent` are told how many bytes come of the client and of the machine. A client whose kernel
+    has not said a word for a minute, though something is on its way to it, is lost."""
     over = asyncio.Event()
     sides = Side(over.set, received), Side(heard=sent)
     for side, (_, early) in zip(sides, (client, server), strict=True):
@@ -160,7 +170,11 @@ async def pass_both_ways(
         end.set_protocol(side)
     sides[0].join(sides[1])
     try:
-        await over.wait()
+        while not over.is_set():
+            with anyio.move_on_after(_LOOK_S):
+                await over.wait()
+            if sides[0].transport is not None and is_deaf(sides[0].transport, UNTAKEN_S):
+                sides[0].give_up()  # else TCP tries for a quarter of an hour
     finally:
         for side in sides:
             if side.transport is not None:

@@ -214,7 +214,7 @@ class MicroVMDriver(PilotDriver):
     @asynccontextmanager
     async def freeze_volume(self, machine_id: MachineId, name: str, timeout_s: float) -> AsyncIterator[None]:
         volume = self._volume(machine_id, name)
-        async with self._link.open(machine_id) as pilot, requests.freeze(pilot, volume.target, timeout_s):
+        async with self._link.open(machine_id, kept=True) as pilot, requests.freeze(pilot, volume.target, timeout_s):
             yield
 
     async def volume_usage(self, machine_id: MachineId, name: str) -> VolumeUsage:
@@ -264,7 +264,7 @@ class MicroVMDriver(PilotDriver):
 
     @asynccontextmanager
     async def _asked(self, machine_id: MachineId, within_s: float) -> AsyncIterator[Connection]:
-        async with self._link.open(machine_id) as pilot:
+        async with self._link.open(machine_id, kept=True) as pilot:
             with _answered(within_s):
                 yield pilot
 

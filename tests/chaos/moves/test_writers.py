@@ -134,10 +134,10 @@ async def test_a_program_that_is_killed_keeps_what_it_acknowledged_and_damage_is
         tasks.start_soon(writer.write, port)
         for wanted in (5, 10):
             with program(writer, tmp_path, port):
-                await eventually(partial(_acknowledged, writer, wanted), 60)
+                await eventually(partial(_acknowledged, writer, wanted))
         tasks.cancel_scope.cancel()
     with program(writer, tmp_path, port):
-        await eventually(partial(_answers, writer, port), 60)
+        await eventually(partial(_answers, writer, port))
         assert await writer.broken(port) == []
         spoil(tmp_path)
         assert any(found in each for each in await writer.broken(port))

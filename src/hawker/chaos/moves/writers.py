@@ -105,7 +105,13 @@ def told():
     subjects = git("log", "--format=%s", check=False)[1]
     return subjects if status == 0 else b"git fsck ended with status %d\\n" % status + subjects
 """
-_GIT_OPTIONS = (("core.fsync", "all"), ("gc.auto", "0"), ("user.name", "ledger"), ("user.email", "ledger@localhost"))
+_GIT_OPTIONS = (
+    ("core.fsync", "all"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),  # it would go on behind a commit, and hold locks
+    ("user.name", "ledger"),
+    ("user.email", "ledger@localhost"),
+)
 
 
 class Writer(Protocol):

@@ -51,17 +51,18 @@ class PilotLink:
         return self._channel.connect(run, kept=True)
 
     @asynccontextmanager
-    async def open(self, machine_id: MachineId) -> AsyncIterator[Connection]:
-        """A connection to the pilot of a running machine, for the block. Raises as `running` and `greet`."""
-        pilot = await self.greet(self.running(machine_id))
+    async def open(self, machine_id: MachineId, *, kept: bool = False) -> AsyncIterator[Connection]:
+        """A connection to the pilot of a running machine, for the block; `kept` as of a channel. Raises as `running`
+        and `greet`."""
+        pilot = await self.greet(self.running(machine_id), kept=kept)
         async with pilot:
             yield pilot
 
-    async def greet(self, run: RunDir) -> Connection:
+    async def greet(self, run: RunDir, *, kept: bool = False) -> Connection:
         """A connection on which the right pilot has said hello; the caller closes it. Raises `WrongState` when it is
         suspended, `Unavailable` when it does not answer or is another machine's."""
         self.refuse_suspended(run)
-        pilot = self._channel.connect(run)
+        pilot = self._channel.connect(run, kept=kept)
         try:
             with anyio.fail_after(ANSWER_TIMEOUT_S):
                 self._refuse_stranger(run, await pilot.hello())
