@@ -34,7 +34,11 @@ def disk(size_gb: int = 1, volume_id: VolumeId = VOLUME, fstype: Fstype = Fstype
 
 def played(directory: Path) -> Store:
     crates = FakeVolumes(CrashPoints())
-    return Store(crates, lambda: crates, crates.damaged.add)
+
+    def damage(volume_id: VolumeId) -> None:
+        crates.files[volume_id].damaged = True
+
+    return Store(crates, lambda: crates, damage)
 
 
 def real(directory: Path) -> Store:

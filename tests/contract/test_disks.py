@@ -112,6 +112,14 @@ async def test_a_damaged_one_is_not_mounted_and_kept(store: Store) -> None:
     assert await store.disks.size(VOLUME) == GB and await store.disks.mounted() == frozenset()
 
 
+async def test_filesystem_that_is_damaged_does_not_grow(store: Store) -> None:
+    await store.disks.make(disk())
+    store.damage(VOLUME)
+    with pytest.raises(BadRequest, match="damaged"):
+        await store.disks.grow(disk(2))
+    assert await store.disks.list() == [VOLUME] and await store.disks.mounted() == frozenset()
+
+
 async def test_one_that_is_removed_is_gone_also_when_it_was_mounted(disks: Disks) -> None:
     await disks.make(disk())
     await disks.make(disk(volume_id=OTHER))

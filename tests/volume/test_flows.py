@@ -2,8 +2,11 @@
 
 from contextlib import suppress
 
+import anyio
 import pytest
+from msgspec.structs import replace
 
+from hawker.api.contract.volume import Volume
 from hawker.errors import Fault
 from hawker.ids import SnapshotId, VolumeId
 from hawker.node import Resources
@@ -163,10 +166,114 @@ async def test_fork_that_is_in_use_outlives_an_abort_of_what_makes_it_larger(
         if is_deleted:
             assert (await shelf.undelete(fork)).state == "extending"
         else:
-            assert shelf.volume(fork).state is VolumeState.HYDRATING and shelf.volume(fork).machine == machine_id
+            assert shelf.volume(fork).state is VolumeState.EXTENDING and shelf.volume(fork).machine == machine_id
         await eventually(stall.clock, lambda: shelf.volume(fork).state is VolumeState.CREATED, 2 * LOOKS_EVERY_S)
         assert stall.disks.files[fork].filesystem_bytes == 2 << 30 and stall.disks.made[fork] == 1
         check_at_rest(stall)
+
+
+async def source_damaged(stall: MemoryWorld, worker: SimWorker) -> VolumeId:
+    """Of a volume whose forks can never be mounted."""
+    await worker.app()
+    source = await Shelf(stall, worker).written(size_gb=1)
+    stall.disks.files[source].damaged = True
+    return source
+
+
+async def test_fork_of_a_damaged_filesystem_is_taken_back_whole(stall: MemoryWorld) -> None:
+    async with stall.open() as worker:
+        source = await source_damaged(stall, worker)
+        held = used(worker.store)
+        with pytest.raises(Fault, match=r"could not be made: .*is damaged"):
+            await Shelf(stall, worker).create(name="copy", source_volume_id=source, size_gb=2)
+        await stall.clock.sleep(2 * LOOKS_EVERY_S)
+        assert [key for key, _ in worker.store.scan(VOLUMES)] == [source] == list(stall.disks.files)
+        assert used(worker.store) == held
+        check_at_rest(stall)
+
+
+@pytest.mark.parametrize("edge", range(1, 8))
+async def test_fork_of_a_damaged_filesystem_is_taken_back_by_the_daemon_after_one_that_died(
+    stall: MemoryWorld, edge: int
+) -> None:
+    async with stall.open() as worker:
+        source = await source_damaged(stall, worker)
+    await _killed(stall, edge, source_volume_id=source)
+    async with stall.open() as worker:
+        await worker.at_rest()
+        await stall.clock.sleep(2 * LOOKS_EVERY_S)
+        assert [key for key, _ in worker.store.scan(VOLUMES)] == [source] == list(stall.disks.files)
+        check_at_rest(stall)
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+async def test_fork_that_a_daemon_gave_up_and_did_not_take_back_is_tried_once_more(
+    stall: MemoryWorld, is_damaged: bool
+) -> None:
+    """It died right after it had given up: the run is still at `fit`."""
+    fork = await fork_in_use(stall)
+    stall.disks.files[fork].damaged = is_damaged
+    record = stall.store.get(VOLUMES, fork)
+    assert record is not None
+    given_up = replace(record, state=VolumeState.ENABLING_REMOTE_EXPORT)
+    await stall.store.write(lambda tx: tx.put(VOLUMES, fork, given_up))
+    async with stall.open() as worker:
+        await worker.at_rest()
+        left = worker.store.get(VOLUMES, fork)
+        assert (left and (left.state, left.made_gb)) == (None if is_damaged else (VolumeState.CREATED, 2))
+        check_at_rest(stall)
+
+
+async def test_fork_that_a_machine_got_first_outlives_what_can_never_make_it_larger(stall: MemoryWorld) -> None:
+    """Also once the machine is gone: what it wrote is nowhere else."""
+    async with stall.open() as worker:
+        source = await source_damaged(stall, worker)
+        stall.disks.files[source].damaged = False
+        shelf = Shelf(stall, worker)
+        stall.disks.troubles += [ScriptedFailure("grow", after=False)] * 5
+        async with anyio.create_task_group() as tasks:
+            answers: list[Volume] = []
+
+            async def order() -> None:
+                answers.append(await shelf.create(name="copy", source_volume_id=source, size_gb=2))
+
+            tasks.start_soon(order)
+            await eventually(stall.clock, lambda: bool(_copies_in(stall, VolumeState.HYDRATING)), 60)
+            machine_id = await worker.started(mounts=[{"name": "copy", "path": "/data"}])
+            [fork] = _copies_in(stall, VolumeState.EXTENDING)
+            shelf.write(fork)
+            await worker.destroy(machine_id, force=True)
+            await eventually(stall.clock, lambda: shelf.volume(fork).machine is None, 60)
+            stall.disks.files[fork].damaged = True
+        assert [answer.state for answer in answers] == ["extending"]
+        [made] = [run for run in worker.parts.runner.list() if run.flow == "volume_fork"]
+        assert made.error is not None and "is damaged" in made.error
+        await stall.clock.sleep(2 * LOOKS_EVERY_S)
+        assert (shelf.volume(fork).state, shelf.content(fork)) == (VolumeState.EXTENDING, 2)
+
+
+def _copies_in(stall: MemoryWorld, state: VolumeState) -> list[VolumeId]:
+    return [record.id for _, record in stall.store.scan(VOLUMES) if (record.name, record.state) == ("copy", state)]
+
+
+async def test_machine_that_gets_a_fork_that_is_given_up_hears_that_it_is_gone(stall: MemoryWorld) -> None:
+    async with stall.open() as worker:
+        source = await source_damaged(stall, worker)
+        stall.disks.troubles += [ScriptedFailure("detach", after=False)] * 10
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_refused, Shelf(stall, worker), source)
+            await eventually(stall.clock, lambda: len(stall.disks.troubles) < 10, 60)
+            machine = await worker.create(mounts=[{"name": "copy", "path": "/data"}])
+            await eventually(stall.clock, lambda: stall.disks.troubles == [], 600)
+        await worker.at_rest()
+        failed = (await worker.get(machine.id)).events[0]
+        assert failed.status == "launch_failed" and "is not attached" in str(failed.error)
+        assert [key for key, _ in worker.store.scan(VOLUMES)] == [source] == list(stall.disks.files)
+
+
+async def _refused(shelf: Shelf, source: VolumeId) -> None:
+    with suppress(Fault):  # or not yet, when it is answered before the undo has ended
+        await shelf.create(name="copy", source_volume_id=source, size_gb=2)
 
 
 async def test_snapshot_of_a_fork_that_could_not_be_made_larger_has_the_size_of_its_file(stall: MemoryWorld) -> None:

@@ -231,12 +231,12 @@ class VolumeHandlers:
         return volume(shown, self._zone if move.granted_at is None else move.to, None)
 
     async def _kept(self, record: VolumeRecord, reason: str) -> Volume:
-        """Raises `Fault` when it could not be made."""
+        """What was not brought to its end. Raises `Fault` when nothing of it is left."""
         try:
             kept = self._volumes.get(record.app, record.id)
         except NotFound as error:
             raise Fault(f"volume {record.id} could not be made: {reason}") from error
-        _log.warning("a volume stays where it was made", extra={"volume": record.id, "reason": reason})
+        _log.warning("a volume stays as it was made", extra={"volume": record.id, "reason": reason})
         return await self._show(kept)
 
     def _note_copy(self, origin: VolumeOrigin, tx: Tx, made: VolumeRecord) -> None:
@@ -247,10 +247,11 @@ class VolumeHandlers:
             self._machines.change(tx, machine, volume_event("copied", f"{origin.volume} to {made.id}"))
 
     async def settled(self, app: AppName, record: VolumeRecord) -> Volume:
-        """A new volume, as soon as it is made. Raises `Fault` when it could not be."""
+        """A new volume, as soon as it is made, or if it stays though it could not be made as large as ordered: a client
+        that is told of a failure makes another one. Raises `Fault` when it could not be made."""
         run = await self._volumes.settled(record.id, SETTLE_S)
         if run is not None and run.error is not None:
-            raise Fault(f"volume {record.id} could not be made: {run.error}")
+            return await self._kept(record, run.error)
         return await self._show(self._volumes.get(app, record.id))
 
     async def get(self, call: Call[VolumeParams, NoQuery, None]) -> Volume:

@@ -23,8 +23,8 @@ class VolumeState(StrEnum):
 
     CREATING = "creating"
     RESTORING = "restoring"  # being made from a snapshot
-    ENABLING_REMOTE_EXPORT = "enabling_remote_export"  # a fork whose source is being held
-    HYDRATING = "hydrating"  # a fork that can be mounted while it is filled
+    ENABLING_REMOTE_EXPORT = "enabling_remote_export"  # a fork whose source is being held, or that is given up
+    HYDRATING = "hydrating"  # a fork that can be mounted, is not as large as ordered yet, and that no machine has had
     CREATED = "created"
     EXTENDING = "extending"
     SCHEDULING_DESTROY = "scheduling_destroy"

@@ -86,7 +86,8 @@ def _made(tx: Tx, context: Context[VolumeInput], seen: VolumeRecord, *, grown: b
 async def unmake(context: Context[VolumeInput]) -> None:
     """Nothing was ever in it: no machine is launched before it is made.
 
-    A fork that is whole may be in use already: it stays, and the reconciler begins anew what was still to be done."""
+    A fork that is whole may be in use already: unless `fit` gave it up it stays, and the reconciler begins anew what
+    was still to be done."""
     record = context.deps.store.get(VOLUMES, context.resource.id)
     if record is None or record.state in IN_MAKING:
         await disks_of(context).remove(volume_id_in(context))
@@ -195,10 +196,23 @@ async def fill(context: Context[VolumeInput]) -> Outcome:
 
 
 async def fit(context: Context[VolumeInput]) -> Outcome:
-    """File and filesystem as large as ordered."""
+    """File and filesystem as large as ordered. A fork that can never be is given up, unless a machine has had it."""
     record = volume_in(context)
-    grown = await disks_of(context).grow(disk_of(record))
+    try:
+        grown = await disks_of(context).grow(disk_of(record))
+    except HawkerError as error:
+        if not error.retry:
+            await context.deps.store.write(lambda tx: _give_up(tx, context))
+        raise
     return Done(commit=lambda tx: _made(tx, context, record, grown=grown))
+
+
+def _give_up(tx: Tx, context: Context[VolumeInput]) -> None:
+    """It is in the making again, so the undo takes it back, and a machine that gets it until then waits for that. A
+    daemon that dies before the undo comes to `fit` again, which fails again, or makes it after all."""
+    record = tx.get(VOLUMES, context.resource.id)
+    if record is not None and record.state is VolumeState.HYDRATING and record.machine is None:
+        context.deps.volumes.change(tx, record, state=VolumeState.ENABLING_REMOTE_EXPORT)
 
 
 def _turn(tx: Tx, context: Context[VolumeInput], state: VolumeState, **fields: object) -> None:

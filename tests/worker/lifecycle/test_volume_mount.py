@@ -61,7 +61,7 @@ async def test_an_update_that_leaves_the_machine_off_gives_it_back(worker: SimWo
 async def test_a_damaged_one_fails_the_start_with_the_reason_and_is_kept(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     machine_id = await worker.stopped(mounts=MOUNT)
-    stall.disks.damaged.add(VolumeId(volume.id))
+    stall.disks.files[VolumeId(volume.id)].damaged = True
     await worker.start(machine_id)
     await worker.reaches(machine_id, State.FAILED)
     event = (await worker.get(machine_id)).events[0]

@@ -25,27 +25,26 @@ _RESERVED = 100  # one in so many blocks
 @dataclass(slots=True)
 class FakeVolume:
     """A volume's file: its size, that of the filesystem in it, how often something was written to it, and which of its
-    parts are zeros that nobody wrote."""
+    parts are zeros that nobody wrote. A `damaged` filesystem cannot be mounted, nor one that is copied from it."""
 
     size_bytes: int
     filesystem_bytes: int
     fstype: Fstype
     content: int = 0
     holes: frozenset[int] = frozenset()
+    damaged: bool = False
 
 
 class FakeVolumes(FakeHostPart):
     """Keeps `deps.Disks` in memory. `made` counts how often a volume's file was made: the second time, what was in the
-    first is lost; `repaired` how often its filesystem was. `grows` while the host can grow what is in use; `damaged`
-    filesystems cannot be mounted; `rot` are parts of a volume's file that the disk cannot read any more, as
-    `fake_moved_files` numbers them."""
+    first is lost; `repaired` how often its filesystem was. `grows` while the host can grow what is in use; `rot` are
+    parts of a volume's file that the disk cannot read any more, as `fake_moved_files` numbers them."""
 
     def __init__(self, crash_points: CrashPoints) -> None:
         super().__init__(crash_points)
         self.files: dict[VolumeId, FakeVolume] = {}
         self.attached: set[VolumeId] = set()
         self.made: Counter[VolumeId] = Counter()
-        self.damaged: set[VolumeId] = set()
         self.repaired: Counter[VolumeId] = Counter()
         self.rot: dict[VolumeId, frozenset[int]] = {}
         self.stray: set[str] = set()
@@ -66,6 +65,8 @@ class FakeVolumes(FakeHostPart):
         block = self._block(disk)
         block.size_bytes = max(block.size_bytes, disk.size_bytes)
         await self._crash_points.pass_edge()
+        if disk.id not in self.attached:
+            _check_mountable(disk, block)
         is_grown = block.filesystem_bytes >= block.size_bytes
         grown = is_grown or self.grows or disk.id not in self.attached
         if grown:
@@ -80,8 +81,7 @@ class FakeVolumes(FakeHostPart):
             raise BadRequest(f"volume {disk.id} has no filesystem, so it cannot be mounted")
         if disk.repair and disk.id not in self.attached:
             self.repaired[disk.id] += 1
-        if disk.id in self.damaged:
-            raise BadRequest(f"the filesystem of volume {disk.id} is damaged")
+        _check_mountable(disk, block)
         if disk.id not in self.attached:
             block.filesystem_bytes = block.size_bytes
         self.attached.add(disk.id)
@@ -140,6 +140,11 @@ class FakeVolumes(FakeHostPart):
         if disk.id not in self.files:
             raise NotFound(f"the file of volume {disk.id} is not on this host")
         return self.files[disk.id]
+
+
+def _check_mountable(disk: Disk, block: FakeVolume) -> None:
+    if block.damaged:
+        raise BadRequest(f"the filesystem of volume {disk.id} is damaged")
 
 
 _FREE = 1 << 50
