@@ -13,7 +13,7 @@ from hawker.api.contract.machine_operation import CORDON_MACHINE, START_MACHINE,
 from hawker.deploys import flows
 from hawker.deploys.moves import Moves
 from hawker.deploys.term_fence import GUARDED
-from hawker.errors import HawkerError, NoRoom, Unprocessable
+from hawker.errors import HawkerError, NoRoom, Unavailable, Unprocessable
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, DeployWish, SlotRecord
@@ -170,6 +170,7 @@ async def test_an_abort_while_blue_machines_are_kept_starts_them_again(worker: S
 
 
 PAIR = {"deploy": {"wait_timeout": "20s"}, "hawker": {"deploy": {"keep_blue": "5m", "smoke": "1s", "smoke_rest": "1s"}}}
+SHORT = CHECKED | {"deploy": PAIR["deploy"]}
 
 
 class _Refusing:
@@ -187,10 +188,22 @@ class _Refusing:
         return getattr(self._inner, name)
 
 
-def refuses(worker: SimWorker, route: Any, found: Iterable[Machine]) -> None:
+def refuses(worker: SimWorker, route: Any, found: Iterable[Machine], error: HawkerError | None = None) -> None:
     fleet = worker.parts.deps.fleet
-    error = NoRoom("no room", scope="host", shortfall={})
+    error = error or NoRoom("no room", scope="host", shortfall={})
     fleet.meet(cast("Caller", _Refusing(fleet.caller, route, [each.id for each in found], error)))
+
+
+def says_after(route: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person aborts a deploy as soon as it has made all calls of this route."""
+    each = Moves.each
+
+    async def then_a_word(deploying: Moves, slots: Iterable[SlotRecord], called: Any) -> None:
+        await each(deploying, slots, called)
+        if called is route:
+            await deploying.table.ask(APP, deploying.version, DeployWish.ABORT, lambda record: None)
+
+    monkeypatch.setattr(Moves, "each", then_a_word)
 
 
 async def resting_pair(worker: SimWorker) -> list[Machine]:
@@ -221,19 +234,12 @@ async def test_a_blue_machine_that_does_not_come_into_routing_keeps_no_other_fro
     worker: SimWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without `keep_blue`: a person ends it while blue machines leave routing."""
-    await deploy(worker, CHECKED | {"deploy": PAIR["deploy"]}, counts={"app": 2})
+    await deploy(worker, SHORT, counts={"app": 2})
     await ended(worker)
     stuck, other = await machines(worker)
     refuses(worker, UNCORDON_MACHINE, [stuck])
-    each = Moves.each
-
-    async def then_a_word(deploying: Moves, slots: Iterable[SlotRecord], route: Any) -> None:
-        await each(deploying, slots, route)
-        if route is CORDON_MACHINE:
-            await deploying.table.ask(APP, deploying.version, DeployWish.ABORT, lambda record: None)
-
-    monkeypatch.setattr(Moves, "each", then_a_word)
-    await deploy(worker, CHECKED | {"deploy": PAIR["deploy"]}, strategy="bluegreen")
+    says_after(CORDON_MACHINE, monkeypatch)
+    await deploy(worker, SHORT, strategy="bluegreen")
     found = await ended(worker)
     assert found.status == "failed" and found.error.endswith(f"; not taken back: {stuck.id}")
     assert shown(await machines(worker)) == {stuck.id: (State.STARTED, True), other.id: (State.STARTED, False)}
@@ -334,6 +340,61 @@ async def test_a_blue_machine_that_was_out_of_routing_stays_so_when_bluegreen_go
     assert (await ended(worker)).status == "rolled_back"
     (left,) = await machines(worker)
     assert (left.id, left.cordoned) == (blue.id, True)
+
+
+async def blue_of(worker: SimWorker) -> Machine:
+    await deploy(worker, SHORT)
+    await ended(worker)
+    (blue,) = await machines(worker)
+    return blue
+
+
+@pytest.mark.parametrize("error", [None, Unavailable("its host does not answer")], ids=["leased", "away"])
+async def test_a_blue_machine_that_was_not_touched_is_not_left(worker: SimWorker, error: HawkerError | None) -> None:
+    """The green one does not prove itself, so the old one never left routing."""
+    blue = await blue_of(worker)
+    if error is None:
+        await worker.lease(blue.id, 3600)
+    else:
+        refuses(worker, UNCORDON_MACHINE, [blue], error)
+    await deploy(worker, SHORT | BAD, strategy="bluegreen")
+    found = await ended(worker)
+    assert found.status == "rolled_back" and "not taken back" not in found.error
+    assert {slot.machine_id: slot.state for slot in found.slots}[blue.id] == "waiting"
+    assert shown(await machines(worker)) == {blue.id: (State.STARTED, False)}
+
+
+@pytest.mark.parametrize("aborted", [True, False], ids=["an abort before it leaves", "a lease that keeps it there"])
+async def test_green_machines_go_where_a_leased_blue_one_serves_on(
+    worker: SimWorker, aborted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All green ones are in routing, and the only old one of the group is there still."""
+    blue = await blue_of(worker)
+    await worker.lease(blue.id, 3600)
+    if aborted:
+        says_after(UNCORDON_MACHINE, monkeypatch)
+    await deploy(worker, SHORT, strategy="bluegreen")
+    assert (await ended(worker)).status == "rolled_back"
+    assert shown(await machines(worker)) == {blue.id: (State.STARTED, False)}
+
+
+async def test_green_machines_serve_on_where_a_lease_keeps_the_blue_one_out_of_routing(
+    worker: SimWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blue = await blue_of(worker)
+    says_after(CORDON_MACHINE, monkeypatch)
+    each = Moves.each
+
+    async def then_a_lease(deploying: Moves, slots: Iterable[SlotRecord], route: Any) -> None:
+        await each(deploying, slots, route)
+        if route is CORDON_MACHINE:
+            await worker.lease(blue.id, 3600)
+
+    monkeypatch.setattr(Moves, "each", then_a_lease)
+    await deploy(worker, SHORT, strategy="bluegreen")
+    found = await ended(worker)
+    assert found.status == "failed" and {slot.state for slot in found.slots} == {"left"}
+    assert sorted(shown(await machines(worker)).values()) == [(State.STARTED, False), (State.STARTED, True)]
 
 
 @pytest.mark.parametrize(("wish", "status"), [(DeployWish.ABORT, "rolled_back"), (DeployWish.STOP, "interrupted")])

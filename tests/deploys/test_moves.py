@@ -1,5 +1,6 @@
 """One machine of a deploy after another, among others who change machines, and deaths of the daemon."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, cast
 
@@ -9,12 +10,15 @@ from msgspec.structs import replace
 from hawker.api.caller import Caller
 from hawker.api.contract.deploy import PAUSE_DEPLOY, RESUME_DEPLOY, DeployParams
 from hawker.api.contract.machine import GET_MACHINE, UPDATE_MACHINE, Machine
+from hawker.api.contract.machine_operation import CORDON_MACHINE
+from hawker.deploys.moves import Moves
 from hawker.machine import State
+from hawker.record.deploy import SlotRecord
 from hawker.sim.node.crash_points import Death
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.worker.health import ProbeResult
-from tests.deploys.deploying import WEB, deploy, ended, groups, machines
+from tests.deploys.deploying import CHECKED, WEB, deploy, ended, groups, machines
 from tests.sim.deploys.fleets import played_deploys
 
 pytestmark = pytest.mark.anyio
@@ -102,6 +106,42 @@ async def test_a_deploy_whose_daemon_is_killed_again_and_again_ends_complete(sta
         assert (await ended(worker)).status == "complete"
         await worker.at_rest()
         assert groups(await machines(worker)) == [("jobs", "2", State.STARTED), ("web", "2", State.STARTED)]
+
+
+@pytest.mark.parametrize(
+    "place", ["deploy.switch before", "each", "deploy_back.take_back before", "deploy_back.take_back after"]
+)
+async def test_a_switch_whose_daemon_is_killed_goes_back_to_the_blue_machine_that_a_lease_kept_in_routing(
+    stall: MemoryWorld, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after it is written down that old machines leave routing, and on the way back."""
+    short = CHECKED | {"deploy": {"wait_timeout": "20s"}}
+    each, calls = Moves.each, list[Any]()
+
+    async def or_death(deploying: Moves, slots: Iterable[SlotRecord], route: Any) -> None:
+        calls.append(route)
+        if place == "each" and route is CORDON_MACHINE and calls.count(route) == 1:
+            raise Death
+        await each(deploying, slots, route)
+
+    monkeypatch.setattr(Moves, "each", or_death)
+    with pytest.raises(Death):
+        async with stall.open() as worker:
+            await worker.app()
+            await deploy(worker, short)
+            await ended(worker)
+            (blue,) = await machines(worker)
+            await worker.lease(blue.id, 3600)
+            stall.crash_points.burns_in = place if place != "each" else None
+            await deploy(worker, short, strategy="bluegreen")
+            await ended(worker)
+    stall.crash()
+    stall.crash_points.burns_in = None
+    async with stall.open() as worker:
+        assert (await ended(worker)).status == "rolled_back"
+        await worker.at_rest()
+        (left,) = await machines(worker)
+        assert (left.id, left.state, left.cordoned) == (blue.id, State.STARTED, False)
 
 
 async def test_regions_go_one_wave_after_the_other_and_the_first_is_watched_before_the_next() -> None:

@@ -296,6 +296,7 @@ class Intake(ValueObject, frozen=True):
             stage="begins",
             alone=plan.alone,
             waves=waves_of(wanted, plan.slots),
+            blue_untouched=True,
             behind=tuple(dict.fromkeys((*plan.away, *behind))),
             began_at=now,
         )

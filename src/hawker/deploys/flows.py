@@ -18,7 +18,7 @@ from hawker.api.contract.machine_operation import CORDON_MACHINE, STOP_MACHINE, 
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.deploys.deploy_table import LAST_STAGE, DeployTable
-from hawker.errors import Unavailable
+from hawker.errors import LeaseHeld, Unavailable
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, HandOff, Outcome, Step, StepContext
 from hawker.machine import GONE
 from hawker.record.deploy import DEPLOYS, DeployWish, SlotKind, SlotRecord, SlotState, deploy_key
@@ -138,7 +138,8 @@ class DeploySteps:
             await deploy.each(green, UNCORDON_MACHINE)
             context.reach("switched")
             await context.clock.sleep(_heard_s(context.deps))
-            await deploy.say("the old machines leave routing")
+            await deploy.change(stage="the old machines leave routing", blue_untouched=False)
+            await deploy.term.keep()  # before the first call, so that whoever goes back knows of it
             await deploy.each(deploy.slots(SlotKind.DESTROY), CORDON_MACHINE)
             await context.clock.sleep(_heard_s(context.deps))
             await _keep_blue(deploy)
@@ -335,7 +336,8 @@ async def _keep_blue(deploy: "moves.Moves") -> None:
 
 async def _switch_back(deploy: "moves.Moves") -> set[str]:
     """Old machines run and are in routing as before, each as soon as it can be. One that cannot be is written down, and
-    keeps no other from it. Gives the groups that were in routing and of which no old machine is."""
+    keeps no other from it; it is left only where the deploy had begun to take old machines out of routing. Gives the
+    groups that were in routing and of which no old machine is, as far as is known."""
     asleep, back = deploy.record.blue_until is not None, set[str]()
     blue = [msgspec.structs.replace(slot, kind=SlotKind.UPDATE) for slot in deploy.slots(SlotKind.DESTROY)]
 
@@ -345,14 +347,26 @@ async def _switch_back(deploy: "moves.Moves") -> set[str]:
                 await deploy.restore(slot)
                 await deploy.note(slot, state=SlotState.RETURNED, text="")
             if not slot.cordoned:
-                await deploy.again(slot, lambda: deploy.change_machine(UNCORDON_MACHINE, slot))
+                await deploy.again(slot, partial(_into_routing, deploy, slot))
                 back.add(slot.group)
         except (moves.SlotFailed, moves.SlotSkipped) as failed:
             gone = "destroyed" in failed.text
-            await deploy.note(slot, state=SlotState.RETURNED if gone else SlotState.LEFT, text=failed.text)
+            left = slot.state if deploy.record.blue_untouched else SlotState.LEFT
+            await deploy.note(slot, state=SlotState.RETURNED if gone else left, text=failed.text)
 
     await moves.side_by_side(one, [slot for slot in blue if slot.state is not SlotState.LEFT], moves.AT_ONCE)
     return {slot.group for slot in blue if not slot.cordoned} - back
+
+
+async def _into_routing(deploy: "moves.Moves", slot: SlotRecord) -> None:
+    """The call comes before the look, since one that took the machine out may still be under way: its host makes them
+    one after the other. A lease refuses both, so one that is in routing stays there. Raises `HawkerError`."""
+    try:
+        await deploy.change_machine(UNCORDON_MACHINE, slot)
+    except LeaseHeld:
+        machine = await deploy.get(slot)
+        if machine.cordoned or machine.state in GONE:
+            raise
 
 
 async def _keep_green(deploy: "moves.Moves", groups: Collection[str]) -> None:

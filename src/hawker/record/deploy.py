@@ -81,8 +81,9 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     majority of them granted, 0 before; `coordinator` is whose term that is. `kept`: a majority has the deploy. `waves`
     are the regions whose machines are updated one after the other, none where all are at once; of them `baked` were
     watched to their end, and the next is watched until `baked_at`, when it is. `blue_until`: the old machines of a
-    bluegreen deploy are kept at rest until then. `behind` are machines whose host was away when it was accepted. Times
-    are Unix seconds."""
+    bluegreen deploy are kept at rest until then. `blue_untouched`: none of those was told to leave routing yet; false
+    also in records from before there was the field. `behind` are machines whose host was away when it was accepted.
+    Times are Unix seconds."""
 
     version: int  # of the release, 1 or more
     strategy: str  # in which order machines change, as in the release
@@ -103,6 +104,7 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     baked: int = 0
     baked_at: float | None = None
     blue_until: float | None = None
+    blue_untouched: bool = False
     behind: tuple[str, ...] = ()
     began_at: float
     ended_at: float | None = None

@@ -18,7 +18,7 @@ FOUND_AT = {
     "deaf-to-pauses": 2,
     "new-keys": 18,
     "no-budget": 2,
-    "no-fence": 8,
+    "no-fence": 4,
     "one-budget": 29,
     "overwrites-any": 37,
     "starts-wait": 3,
