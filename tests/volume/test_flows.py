@@ -166,7 +166,7 @@ async def test_fork_that_is_in_use_outlives_an_abort_of_what_makes_it_larger(
         if is_deleted:
             assert (await shelf.undelete(fork)).state == "extending"
         else:
-            assert shelf.volume(fork).state is VolumeState.EXTENDING and shelf.volume(fork).machine == machine_id
+            assert shelf.volume(fork).state is VolumeState.HYDRATING and shelf.volume(fork).machine == machine_id
         await eventually(stall.clock, lambda: shelf.volume(fork).state is VolumeState.CREATED, 2 * LOOKS_EVERY_S)
         assert stall.disks.files[fork].filesystem_bytes == 2 << 30 and stall.disks.made[fork] == 1
         check_at_rest(stall)
@@ -224,12 +224,16 @@ async def test_fork_that_a_daemon_gave_up_and_did_not_take_back_is_tried_once_mo
         check_at_rest(stall)
 
 
-async def test_fork_that_a_machine_got_first_outlives_what_can_never_make_it_larger(stall: MemoryWorld) -> None:
-    """Also once the machine is gone: what it wrote is nowhere else."""
+@pytest.mark.parametrize("state", [VolumeState.ENABLING_REMOTE_EXPORT, VolumeState.HYDRATING])
+async def test_fork_that_a_machine_got_first_outlives_what_can_never_make_it_larger(
+    stall: MemoryWorld, state: VolumeState
+) -> None:
+    """Also once the machine is gone: what it wrote is nowhere else. And where it came before the fork was whole."""
     async with stall.open() as worker:
         source = await source_damaged(stall, worker)
         stall.disks.files[source].damaged = False
         shelf = Shelf(stall, worker)
+        stall.copies.troubles.append(ScriptedFailure("fork", after=False))
         stall.disks.troubles += [ScriptedFailure("grow", after=False)] * 5
         async with anyio.create_task_group() as tasks:
             answers: list[Volume] = []
@@ -238,18 +242,18 @@ async def test_fork_that_a_machine_got_first_outlives_what_can_never_make_it_lar
                 answers.append(await shelf.create(name="copy", source_volume_id=source, size_gb=2))
 
             tasks.start_soon(order)
-            await eventually(stall.clock, lambda: bool(_copies_in(stall, VolumeState.HYDRATING)), 60)
+            await eventually(stall.clock, lambda: bool(_copies_in(stall, state)), 120)
             machine_id = await worker.started(mounts=[{"name": "copy", "path": "/data"}])
-            [fork] = _copies_in(stall, VolumeState.EXTENDING)
+            [fork] = _copies_in(stall, VolumeState.HYDRATING)
             shelf.write(fork)
             await worker.destroy(machine_id, force=True)
             await eventually(stall.clock, lambda: shelf.volume(fork).machine is None, 60)
             stall.disks.files[fork].damaged = True
-        assert [answer.state for answer in answers] == ["extending"]
+        assert [answer.state for answer in answers] == ["hydrating"]
         [made] = [run for run in worker.parts.runner.list() if run.flow == "volume_fork"]
         assert made.error is not None and "is damaged" in made.error
         await stall.clock.sleep(2 * LOOKS_EVERY_S)
-        assert (shelf.volume(fork).state, shelf.content(fork)) == (VolumeState.EXTENDING, 2)
+        assert (shelf.volume(fork).state, shelf.content(fork)) == (VolumeState.HYDRATING, 2)
 
 
 def _copies_in(stall: MemoryWorld, state: VolumeState) -> list[VolumeId]:

@@ -97,6 +97,7 @@ TRIMMED_AT_ONCE = 4 << 30
 _NO_TRIM = frozenset({errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EROFS})
 _CAP_SYS_RESOURCE = 24
 _MENDED = 1  # e2fsck(8): what was wrong and is not any more
+_BROKEN_OFF = 32 | 128  # somebody stopped it, or a library is missing
 _MENDED_IN_USE = 2  # the same, of one that a kernel may have mounted
 _DAMAGED = frozenset({errno.EINVAL, errno.EUCLEAN, errno.EIO, errno.EBADMSG})
 _ASKED_S, _ASKED_MEMORY, _ANSWER_BYTES = 60, 1 << 30, 1 << 20
@@ -128,8 +129,15 @@ async def check_filesystem(file: Path, *, thoroughly: bool = False, confined: bo
     on."""
     with locked(file) as lock:
         status = await _work("e2fsck", *(["-f"] if thoroughly else []), "-p", file=file, lock=lock, confined=confined)
+    _check_looked(status)
     if status & ~_MENDED:
         raise BadRequest(f"the filesystem in {file.name} is damaged: e2fsck -p ended with {status}; see to it by hand")
+
+
+def _check_looked(status: int) -> None:
+    """That it was killed, as by a host without memory, says nothing of the filesystem. Raises `Unavailable`."""
+    if status < 0 or status & _BROKEN_OFF:
+        raise Unavailable(f"e2fsck ended with {status} before it had looked at everything")
 
 
 async def filesystem_damage(file: Path, *, confined: bool = False) -> str | None:
@@ -146,6 +154,7 @@ async def repair_filesystem(file: Path, *, confined: bool = False) -> None:
     nothing to do. Raises as `check_filesystem`."""
     with locked(file) as lock:
         status = await _work("e2fsck", "-f", "-y", file=file, lock=lock, confined=confined)
+    _check_looked(status)
     if status & ~(_MENDED | _MENDED_IN_USE):
         raise BadRequest(f"the filesystem in {file.name} cannot be repaired: e2fsck -fy ended with {status}")
 

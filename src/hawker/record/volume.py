@@ -24,11 +24,11 @@ class VolumeState(StrEnum):
     CREATING = "creating"
     RESTORING = "restoring"  # being made from a snapshot
     ENABLING_REMOTE_EXPORT = "enabling_remote_export"  # a fork whose source is being held, or that is given up
-    HYDRATING = "hydrating"  # a fork that can be mounted, is not as large as ordered yet, and that no machine has had
+    HYDRATING = "hydrating"  # a fork that can be mounted while it is made as large as ordered
     CREATED = "created"
     EXTENDING = "extending"
     SCHEDULING_DESTROY = "scheduling_destroy"
-    PENDING_DESTROY = "pending_destroy"  # until `destroy_at`; can be had back
+    PENDING_DESTROY = "pending_destroy"  # until `destroy_at`; can be undeleted
     DESTROYED = "destroyed"  # its file is being removed, or is gone
 
 
@@ -88,6 +88,7 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: VolumeState
     size_gb: int
     made_gb: int = 0
+    unused: bool = False  # a fork that no machine has had since it was filled
     behind: bool = False
     fstype: Fstype = Fstype.EXT4
     encrypted: bool = False  # its file is encrypted, and `key` opens it

@@ -11,7 +11,7 @@ from hawker.errors import NotFound, Unprocessable, WrongState
 from hawker.ids import AppName, MachineId, VolumeId
 from hawker.record.machine import MachineRecord
 from hawker.record.move import OPEN_MOVE_OF, check_here
-from hawker.record.volume import GOING, VOLUMES, VOLUMES_BY_APP, Fstype, VolumeRecord, VolumeState
+from hawker.record.volume import GOING, VOLUMES, VOLUMES_BY_APP, Fstype, VolumeRecord
 from hawker.store.contract import Reader, Tx
 from hawker.volume.losses import check_usable
 
@@ -30,19 +30,20 @@ def volume_id_of(config: MachineConfig) -> VolumeId | None:
 
 def attach(tx: Tx, machine: MachineRecord, now: float, *, to_guest: bool = False) -> MachineRecord:
     """Give a new machine the volume that its config asks for, by id or by name; the machine with the volume's id filled
-    in. A machine with a kernel of its own gets the blocks (`to_guest`), which marks the volume. A fork that is not as
-    large as ordered yet is from here on a volume that is being extended: a machine may write to it, so it is never
-    given up. Raises `NotFound`, `WrongState` when another machine has it or a guest wrote it, `Unprocessable`."""
+    in. A machine with a kernel of its own gets the blocks (`to_guest`), which marks the volume.
+    Raises `NotFound`, `WrongState` when another machine has it or a guest wrote it, `Unprocessable`."""
     mount = mount_of(machine.config)
     if mount is None:
         return machine
     volume = _named(tx, machine.app, mount) if mount.volume else _free(tx, machine.app, mount)
     _check_fits(volume, mount, to_guest=to_guest)
     written = volume.guest_written or to_guest
-    state = VolumeState.EXTENDING if volume.state is VolumeState.HYDRATING else volume.state
-    taken = msgspec.structs.replace(volume, state=state, machine=machine.id, guest_written=written, updated_at=now)
-    tx.put(VOLUMES, volume.id, taken)
+    _take(tx, volume, now, machine=machine.id, guest_written=written)
     return msgspec.structs.replace(machine, config=_with_volume(machine.config, mount, volume.id))
+
+
+def _take(tx: Tx, volume: VolumeRecord, now: float, **fields: object) -> None:
+    tx.put(VOLUMES, volume.id, msgspec.structs.replace(volume, unused=False, updated_at=now, **fields))
 
 
 def findable(reader: Reader, app: AppName, config: MachineConfig, *, to_guest: bool = False) -> None:
@@ -93,8 +94,7 @@ def reattach(tx: Tx, machine: MachineRecord, now: float, *, to_guest: bool = Fal
     _check_fits(volume, mount, to_guest=to_guest)
     written = volume.guest_written or to_guest
     lender = None if volume.lent_by == machine.id else volume.lent_by
-    taken = msgspec.structs.replace(volume, machine=machine.id, lent_by=lender, guest_written=written, updated_at=now)
-    tx.put(VOLUMES, volume.id, taken)
+    _take(tx, volume, now, machine=machine.id, lent_by=lender, guest_written=written)
     return volume.id
 
 

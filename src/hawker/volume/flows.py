@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias, TypeVar
 import msgspec
 
 from hawker.clock import Clock
-from hawker.errors import Damaged, HawkerError, NotServed, Unavailable
+from hawker.errors import BadRequest, Damaged, HawkerError, NotServed, Unavailable
 from hawker.fsm import journal
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, Outcome, Step, StepContext
 from hawker.fsm.run import error_of
@@ -192,17 +192,23 @@ async def fill(context: Context[VolumeInput]) -> Outcome:
     assert record.source_volume is not None, "only a volume that is made from one of them has this flow"
     await copies.fork(record.source_volume, record.id)
     made_gb = (await disks_of(context).size(record.id) or 0) // GB
-    return Done(commit=lambda tx: _turn(tx, context, VolumeState.HYDRATING, made_gb=made_gb))
+    return Done(commit=lambda tx: _filled(tx, context, made_gb))
+
+
+def _filled(tx: Tx, context: Context[VolumeInput], made_gb: int) -> None:
+    """A machine that was given the fork while it was in the making has it from now on."""
+    record = context.deps.volumes.get(tx, volume_id_in(context))
+    unused = record.machine is None and record.lent_by is None
+    _turn(tx, context, VolumeState.HYDRATING, made_gb=made_gb, unused=unused)
 
 
 async def fit(context: Context[VolumeInput]) -> Outcome:
-    """File and filesystem as large as ordered. A fork that can never be is given up, unless a machine has had it."""
+    """File and filesystem as large as ordered. A damaged fork, which never can be, is given up if no machine had it."""
     record = volume_in(context)
     try:
         grown = await disks_of(context).grow(disk_of(record))
-    except HawkerError as error:
-        if not error.retry:
-            await context.deps.store.write(lambda tx: _give_up(tx, context))
+    except BadRequest:  # for all else there is somebody who can put it right: the reconciler tries again
+        await context.deps.store.write(lambda tx: _give_up(tx, context))
         raise
     return Done(commit=lambda tx: _made(tx, context, record, grown=grown))
 
@@ -211,7 +217,7 @@ def _give_up(tx: Tx, context: Context[VolumeInput]) -> None:
     """It is in the making again, so the undo takes it back, and a machine that gets it until then waits for that. A
     daemon that dies before the undo comes to `fit` again, which fails again, or makes it after all."""
     record = tx.get(VOLUMES, context.resource.id)
-    if record is not None and record.state is VolumeState.HYDRATING and record.machine is None:
+    if record is not None and record.state is VolumeState.HYDRATING and record.unused:
         context.deps.volumes.change(tx, record, state=VolumeState.ENABLING_REMOTE_EXPORT)
 
 

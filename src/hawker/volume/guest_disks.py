@@ -80,7 +80,7 @@ _NOT_ENCRYPTED = "volumes of machines with a kernel of their own are not encrypt
 
 
 class GuestDisks(HostDisks):
-    """Keeps `deps.Disks`; what it calls mounted is what a guest has. `use` knows who."""
+    """Keeps `disks.Disks`; what it calls mounted is what a guest has. `use` knows who."""
 
     def __init__(self, directory: Path, guests: Guests, use: VolumeUse) -> None:
         super().__init__(directory)
@@ -223,7 +223,7 @@ class GuestMovedFiles(HostMovedFiles):
 
 
 class GuestCopies(HostCopies):
-    """Keeps `copies.Copies`."""
+    """Keeps `disks.Copies`."""
 
     def __init__(
         self, directory: Path, file_of: Callable[[VolumeId], Path], guests: Guests, use: VolumeUse, floor_bytes: int = 0

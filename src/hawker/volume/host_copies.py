@@ -30,7 +30,7 @@ _log = bind("hawker.copies")
 
 
 class HostCopies:
-    """Keeps `copies.Copies`. `file_of` is where a volume's blocks are, `mount_of` where it is mounted when it is; the
+    """Keeps `disks.Copies`. `file_of` is where a volume's blocks are, `mount_of` where it is mounted when it is; the
     node keeps `floor_bytes` of the disk free."""
 
     def __init__(

@@ -30,7 +30,7 @@ _DRAFT = "draft-"
 
 
 class HostDisks:
-    """Keeps `deps.Disks`."""
+    """Keeps `disks.Disks`."""
 
     def __init__(self, directory: Path, ciphers: Ciphers | None = None) -> None:
         self._directory = directory

@@ -203,7 +203,7 @@ class Volumes:
         return await self._store.write(apply)
 
     async def delete(self, app: AppName, volume_id: str) -> VolumeRecord:
-        """Let it go: it can be had back until `destroy_at`, and holds its room until then. Raises `WrongState` while a
+        """Let it go: it can be undeleted until `destroy_at`, and holds its room until then. Raises `WrongState` while a
         machine has it."""
 
         def apply(tx: Tx) -> VolumeRecord:

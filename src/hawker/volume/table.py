@@ -30,7 +30,7 @@ _KEYS_AT_ONCE = 500
 
 class VolumeTable:
     """Reads take any reader; changes take the transaction they belong to. `grace_s` is how long what was deleted can be
-    had back."""
+    undeleted."""
 
     def __init__(self, clock: Clock, grace_s: float = GRACE_S) -> None:
         self._clock = clock
@@ -77,8 +77,8 @@ class VolumeTable:
         return changed
 
     def let_go(self, tx: Tx, record: VolumeRecord) -> VolumeRecord:
-        """It can be had back until `destroy_at`, and holds its room until then. Raises `WrongState` while a machine has
-        it."""
+        """It can be undeleted until `destroy_at`, and holds its room until then. Raises `WrongState` while a machine
+        has it."""
         if record.machine is not None:
             raise WrongState(
                 f"volume {record.id} is attached to machine {record.machine}: stop that machine and detach the volume,"

@@ -210,7 +210,7 @@ def _attach_rightly(tx: Tx) -> None:
         has = volume_id_of(machine.config)
         volume = None if has is None or machine.state in OFF else tx.get(VOLUMES, has)
         if volume is not None and volume.machine is None:
-            tx.put(VOLUMES, volume.id, msgspec.structs.replace(volume, machine=machine.id))
+            tx.put(VOLUMES, volume.id, msgspec.structs.replace(volume, machine=machine.id, unused=False))
 
 
 def _is_quiet(reader: Reader, record: VolumeRecord) -> bool:
