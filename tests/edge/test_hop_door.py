@@ -9,12 +9,14 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 
 from hawker.auth.node_certificate import identity_of
 from hawker.config.machine import Port
-from hawker.edge.hop_door import HopDoor, _Host
+from hawker.edge import hop_door
+from hawker.edge.hop_door import HopDoor, _Guest, _Host
 from hawker.edge.hop_frames import HopAnswer, HopFrame, HopQuestion, frame, word
 from hawker.edge.hops import identity_in
 from hawker.edge.splice import Side
@@ -24,6 +26,7 @@ from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.token_bucket import Allowance, TokenBuckets
 from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, publish_far, route, says
+from tests.edge.test_splice import side
 from tests.ports import free_port
 from tests.waiting import eventually
 
@@ -233,12 +236,21 @@ async def test_a_machine_s_connection_rests_for_the_next_request_of_the_same_hos
         assert not msgspec.msgpack.decode((await hear(reader))[1], type=HopAnswer).rested, "of another instance"
 
 
-@pytest.mark.parametrize("unread", [True, False])
-def test_a_machine_s_connection_that_does_not_rest_ends_with_its_visit(unread: bool) -> None:
-    """One whose machine has yet to read would close when it has: until then its visit would take a place."""
-    side = Mock(reusable=False, has_unsent=unread)
-    HopDoor._keep(Mock(), HOST, Mock(), side)
-    assert side.give_up.called is unread and side.close.called is not unread
+@pytest.mark.parametrize("unread", [0, 1])
+async def test_a_machine_that_does_not_read_the_end_of_a_request_loses_its_connection(
+    unread: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its visit lasts as long as the connection."""
+    monkeypatch.setattr(hop_door, "_LET_READ_S", 0.0)
+    guest, (machine, theirs) = _Guest(print), side()
+    guest.transport = Mock()
+    guest.join(machine)
+    theirs.get_write_buffer_size.return_value = unread
+    guest.connection_lost(None)
+    theirs.close.assert_called_once()
+    await anyio.lowlevel.checkpoint()
+    await anyio.wait_all_tasks_blocked()
+    assert theirs.abort.called is bool(unread)
 
 
 async def test_the_answer_to_first_bytes_comes_while_the_machine_says_nothing(

@@ -56,6 +56,13 @@ def test_client_to_which_nothing_is_on_its_way_is_waited_for() -> None:
     assert not untaken.too_long(transport(0, told(5)), 100.0)
 
 
+def test_client_that_is_gone_is_found_while_nothing_waits_for_it() -> None:
+    streams = UntakenStreams(Mock(waiting=0), {})
+    alive, silent = (transport(0, struct.pack("=24xI28xI", 1, ms)) for ms in (59_999, 60_000))
+    looks = ((0.0, alive), (29.0, silent), (30.0, silent))
+    assert [streams.too_long(of, now, blocked=False) for now, of in looks] == [False, False, True]
+
+
 def test_streams_are_told_when_they_hold_too_much_and_when_that_is_over() -> None:
     session, stream = Mock(waiting=CROWD_BYTES, waiting_on=Mock(return_value=1)), Mock()
     streams = UntakenStreams(session, {1: stream})

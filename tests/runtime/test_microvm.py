@@ -58,7 +58,7 @@ async def test_a_guest_grows_its_volume_holds_it_still_and_counts_it(tmp_path: P
             await there.driver.volume_usage(spec.machine_id, "other")
 
 
-async def test_a_volume_is_held_still_and_counted_while_commands_have_all_ways_that_are_theirs(tmp_path: Path) -> None:
+async def test_a_volume_is_held_still_and_trimmed_while_commands_have_all_ways_that_are_theirs(tmp_path: Path) -> None:
     async with guests(tmp_path) as there:
         spec = there.spec("echo up; sleep 1000", volumes=(volume(tmp_path, 16),))
         await there.driver.start(spec)
@@ -69,7 +69,8 @@ async def test_a_volume_is_held_still_and_counted_while_commands_have_all_ways_t
             with pytest.raises(Unavailable, match="ways into the machine are taken"):
                 await there.driver.exec(spec.machine_id, command)
             async with there.driver.freeze_volume(spec.machine_id, "data", 30):
-                assert (await there.driver.volume_usage(spec.machine_id, "data")).blocks > 0
+                pass
+            await there.driver.trim_volume(spec.machine_id, "data", 0, 1 << 30)
         finally:
             for session in sessions:
                 await session.close()

@@ -43,13 +43,14 @@ NEWCOMERS = Allowance(100.0, 500.0)
 it must not keep the others out."""
 _BACKLOG = 4096
 _BIND_AGAIN_S = 5.0
+_LET_READ_S = 10.0
 _WHY_CHARS = 1000
 _log = bind("hawker.edge")
 
 
 class _Guest(Side, HeardOut):
     """One conversation of another host's edge with a machine. `kept` gets the machine's connection when that may be
-    used again. Keeps `HeardOut`."""
+    used again; one that has yet to read ends once it has, or soon: its visit lasts until then. Keeps `HeardOut`."""
 
     def __init__(self, kept: Callable[[Side], None]) -> None:
         super().__init__()
@@ -60,6 +61,12 @@ class _Guest(Side, HeardOut):
         if side is not None:
             side.peer = None
             self._kept(side)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        side = self.peer
+        super().connection_lost(error)
+        if side is not None and side.has_unsent:
+            asyncio.get_running_loop().call_later(_LET_READ_S, side.give_up)
 
 
 class _Host:
@@ -349,8 +356,6 @@ class HopDoor:
             side.rest()
             self._pool.keep(visit.target, side, address)
             self._visits.end(visit)
-        elif side.has_unsent:
-            side.give_up()  # what the machine has not read, nobody waits for: its visit must not
         else:
             side.close()
 

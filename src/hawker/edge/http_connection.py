@@ -31,7 +31,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class HttpConnection(asyncio.Protocol):
-    """One client; `tls` is the app that its TLS is for. Keeps `AnswerSink` and `Closable`."""
+    """One client; `tls` is the app that its TLS is for. Keeps `Requester` and `Closable`."""
 
     carrier: ClassVar[type[HttpExchange]] = HttpExchange
 
@@ -127,7 +127,8 @@ class HttpConnection(asyncio.Protocol):
         transport = self._transport
         if self._scope is None or transport is None:
             return
-        if (self.choked or transport.is_closing()) and self._untaken.too_long(transport, now):
+        taken = not (self.choked or transport.is_closing())
+        if self._untaken.is_gone(transport, now) or (not taken and self._untaken.too_long(transport, now)):
             self.give_up()
         elif self._exchange is not None:
             if self._exchange.is_late(now, blocked=self._paused):

@@ -23,7 +23,7 @@ REPLAY, REPLAY_CACHE = b"fly-replay", b"fly-replay-cache"
 REPLAY_TTL, REPLAY_BYPASS = b"fly-replay-cache-ttl-secs", b"fly-replay-cache-allow-bypass"
 REPLAY_JSON = b"application/vnd.fly.replay+json"
 MAX_REPLAYS = 10
-"""Of one request."""
+"""So often one request is replayed."""
 MAX_JSON_BYTES = 64 << 10
 MAX_HEADER_BYTES, MAX_STATE_BYTES, MAX_REGIONS = 4096, 1024, 32
 MAX_TRANSFORMED = 64

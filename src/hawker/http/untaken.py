@@ -15,7 +15,7 @@ UNTAKEN_S, CROWDED_S = 60.0, 15.0
 """So long may nothing be taken: of a connection or a stream; of a stream that holds up the others of its connection."""
 CROWD_BYTES, ROOM_BYTES = 1 << 20, 768 << 10
 """So much may wait for one client of HTTP/2 on all of its streams; then nothing is added until it is less again."""
-_LOOK_S = 5.0
+_LOOK_S, _ASK_S = 5.0, 30.0
 _TCP_INFO = struct.Struct("=24xI92xQ16xI")  # of `tcp_info`: packets under way, bytes acknowledged, bytes not sent yet
 _HEARD = struct.Struct("=24xI28xI")  # of `tcp_info`: packets under way, milliseconds since anything was acknowledged
 
@@ -34,10 +34,18 @@ def is_deaf(transport: asyncio.BaseTransport, for_s: float) -> bool:
 class Untaken:
     """Of one connection."""
 
-    __slots__ = ("_acknowledged", "_buffered", "_look_at", "_since", "on_its_way")
+    __slots__ = ("_acknowledged", "_ask_at", "_buffered", "_look_at", "_since", "on_its_way")
 
     def __init__(self) -> None:
+        self._ask_at = 0.0
         self.forget()
+
+    def is_gone(self, transport: asyncio.Transport, now: float) -> bool:
+        """To be called now and then: whether it is deaf, also while nothing waits for it here."""
+        if now < self._ask_at:
+            return False
+        self._ask_at = now + _ASK_S
+        return is_deaf(transport, UNTAKEN_S)
 
     def forget(self) -> None:
         """It takes what there is."""
@@ -116,8 +124,10 @@ class UntakenStreams:
                     stream.tell_room()
 
     def too_long(self, transport: asyncio.Transport, now: float, *, blocked: bool) -> bool:
-        """To be called now and then: whether the client takes nothing at all. `blocked`: of what was written it takes
-        no more."""
+        """To be called now and then: whether the client takes nothing at all, or is gone. `blocked`: of what was
+        written it takes no more."""
+        if self._connection.is_gone(transport, now):
+            return True
         if blocked or self._session.waiting or transport.is_closing():
             return self._connection.too_long(transport, now)
         self._connection.forget()

@@ -207,7 +207,7 @@ class MicroVMDriver(PilotDriver):
 
     async def grow_volume(self, machine_id: MachineId, name: str, size_bytes: int) -> None:
         volume = self._volume(machine_id, name)
-        async with self._asked(machine_id, _GROW_TIMEOUT_S) as pilot:
+        async with self._asked(machine_id, _GROW_TIMEOUT_S, kept=True) as pilot:
             await self._microvms.vmm.enlarge(self._files.run(machine_id), name, size_bytes)
             await requests.grow(pilot, volume.target)
 
@@ -219,12 +219,12 @@ class MicroVMDriver(PilotDriver):
 
     async def volume_usage(self, machine_id: MachineId, name: str) -> VolumeUsage:
         volume = self._volume(machine_id, name)
-        async with self._asked(machine_id, ANSWER_TIMEOUT_S) as pilot:
+        async with self._asked(machine_id, ANSWER_TIMEOUT_S, kept=False) as pilot:  # clients ask, as often as they like
             return await requests.usage(pilot, volume.target)
 
     async def trim_volume(self, machine_id: MachineId, name: str, start: int, count: int) -> None:
         target = self._volume(machine_id, name).target if name else "/"
-        async with self._asked(machine_id, _TRIM_TIMEOUT_S) as pilot:
+        async with self._asked(machine_id, _TRIM_TIMEOUT_S, kept=True) as pilot:
             await requests.trim(pilot, target, start, count)
 
     # --- memories
@@ -263,8 +263,8 @@ class MicroVMDriver(PilotDriver):
         raise NotFound(f"machine {machine_id} has no volume {name}")
 
     @asynccontextmanager
-    async def _asked(self, machine_id: MachineId, within_s: float) -> AsyncIterator[Connection]:
-        async with self._link.open(machine_id, kept=True) as pilot:
+    async def _asked(self, machine_id: MachineId, within_s: float, *, kept: bool) -> AsyncIterator[Connection]:
+        async with self._link.open(machine_id, kept=kept) as pilot:
             with _answered(within_s):
                 yield pilot
 
