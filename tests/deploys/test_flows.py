@@ -13,7 +13,7 @@ from hawker.api.contract.machine_operation import CORDON_MACHINE, START_MACHINE,
 from hawker.deploys import flows
 from hawker.deploys.moves import Moves
 from hawker.deploys.term_fence import GUARDED
-from hawker.errors import HawkerError, NoRoom, Unavailable, Unprocessable
+from hawker.errors import HawkerError, MoveUnderWay, NoRoom, Unavailable, Unprocessable
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, DeployWish, SlotRecord
@@ -364,14 +364,17 @@ async def test_a_blue_machine_that_was_not_touched_is_not_left(worker: SimWorker
     assert shown(await machines(worker)) == {blue.id: (State.STARTED, False)}
 
 
-@pytest.mark.parametrize("aborted", [True, False], ids=["an abort before it leaves", "a lease that keeps it there"])
-async def test_green_machines_go_where_a_leased_blue_one_serves_on(
-    worker: SimWorker, aborted: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kept", ["by an abort", "by a lease", "by a move"])
+async def test_green_machines_go_where_a_blue_one_that_cannot_be_changed_serves_on(
+    worker: SimWorker, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All green ones are in routing, and the only old one of the group is there still."""
     blue = await blue_of(worker)
-    await worker.lease(blue.id, 3600)
-    if aborted:
+    if kept == "by a move":
+        refuses(worker, UNCORDON_MACHINE, [blue], MoveUnderWay("it is on its way"))
+    else:
+        await worker.lease(blue.id, 3600)
+    if kept != "by a lease":
         says_after(UNCORDON_MACHINE, monkeypatch)
     await deploy(worker, SHORT, strategy="bluegreen")
     assert (await ended(worker)).status == "rolled_back"

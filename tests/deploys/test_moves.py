@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, cast
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from msgspec.structs import replace
@@ -11,9 +12,10 @@ from hawker.api.caller import Caller
 from hawker.api.contract.deploy import PAUSE_DEPLOY, RESUME_DEPLOY, DeployParams
 from hawker.api.contract.machine import GET_MACHINE, UPDATE_MACHINE, Machine
 from hawker.api.contract.machine_operation import CORDON_MACHINE
+from hawker.deploys.flows import _keep_green
 from hawker.deploys.moves import Moves
 from hawker.machine import State
-from hawker.record.deploy import SlotRecord
+from hawker.record.deploy import SlotKind, SlotRecord, SlotState
 from hawker.sim.node.crash_points import Death
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
@@ -47,6 +49,19 @@ async def test_a_machine_that_somebody_else_changes_fails_the_deploy(worker: Sim
     assert found.status == "rolled_back" and "somebody else changed it" in found.error
     (after,) = await machines(worker)
     assert after.config is not None and after.config.env == {"A": "theirs"}
+
+
+@pytest.mark.parametrize(("back", "notes"), [(True, [SlotState.DONE]), (False, [SlotState.LEFT])])
+async def test_a_green_machine_that_an_earlier_try_left_goes_once_the_blue_ones_are_back(
+    back: bool, notes: list[SlotState]
+) -> None:
+    left = SlotRecord(
+        number=1, kind=SlotKind.CREATE, group="app", region=None, machine="m", state=SlotState.LEFT, at=0.0
+    )
+    deploy = AsyncMock(slots=Mock(return_value=[left]))
+    deploy.again.return_value = Mock(cordoned=False, state=State.STARTED)
+    await _keep_green(deploy, [] if back else ["app"])
+    assert [call.kwargs["state"] for call in deploy.note.call_args_list] == notes
 
 
 class _OldNews:

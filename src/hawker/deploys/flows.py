@@ -18,7 +18,7 @@ from hawker.api.contract.machine_operation import CORDON_MACHINE, STOP_MACHINE, 
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.deploys.deploy_table import LAST_STAGE, DeployTable
-from hawker.errors import LeaseHeld, Unavailable
+from hawker.errors import LeaseHeld, MoveUnderWay, Unavailable
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, HandOff, Outcome, Step, StepContext
 from hawker.machine import GONE
 from hawker.record.deploy import DEPLOYS, DeployWish, SlotKind, SlotRecord, SlotState, deploy_key
@@ -360,10 +360,10 @@ async def _switch_back(deploy: "moves.Moves") -> set[str]:
 
 async def _into_routing(deploy: "moves.Moves", slot: SlotRecord) -> None:
     """The call comes before the look, since one that took the machine out may still be under way: its host makes them
-    one after the other. A lease refuses both, so one that is in routing stays there. Raises `HawkerError`."""
+    one after the other. A lease or a move refuses both, so one that is in routing stays there. Raises `HawkerError`."""
     try:
         await deploy.change_machine(UNCORDON_MACHINE, slot)
-    except LeaseHeld:
+    except (LeaseHeld, MoveUnderWay):
         machine = await deploy.get(slot)
         if machine.cordoned or machine.state in GONE:
             raise
@@ -371,8 +371,11 @@ async def _into_routing(deploy: "moves.Moves", slot: SlotRecord) -> None:
 
 async def _keep_green(deploy: "moves.Moves", groups: Collection[str]) -> None:
     """New machines of these groups that are in routing stay, also those that fell: without them the app would serve
-    nowhere, and a person who reads why can still destroy them. What was not in routing yet serves nobody, and goes."""
+    nowhere, and a person who reads why can still destroy them. What was not in routing yet serves nobody, and goes; so
+    does what stayed at an earlier try, whose old machines are back now."""
     for slot in deploy.slots(SlotKind.CREATE):
+        if slot.group not in groups and slot.state is SlotState.LEFT:
+            await deploy.note(slot, state=SlotState.DONE, text="")
         if slot.group not in groups or not slot.machine:
             continue
         there = msgspec.structs.replace(slot, kind=SlotKind.UPDATE)

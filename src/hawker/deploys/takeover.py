@@ -249,7 +249,9 @@ class TakeHandlers:
             if sum((each.granted, each.holder) == (term, voters.nodes.me) for each in answers) >= voters.majority:
                 return
             if self._clock.monotonic() >= deadline:
-                raise Unavailable(f"the nodes {', '.join(voters.all)} let this one not go on: another one may do so")
+                raise Unavailable(
+                    f"the nodes {', '.join(voters.all)} do not let this node continue the deploy: try another node"
+                )
             await self._clock.sleep(LOOK_S)
 
     async def _go_on(
