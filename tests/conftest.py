@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from hawker.chaos.residue import Residue, host, left
+from hawker.host.residue import Residue, host, left
 from hawker.ids import NodeId
 from tests.node_ids import own_node_id
 from tests.waiting import wait_for

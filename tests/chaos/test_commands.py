@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from hawker.chaos.daemon import HAWKER
-from hawker.chaos.residue import host, left
 from hawker.chaos.steps import StepsReport
+from hawker.host.residue import host, left
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow

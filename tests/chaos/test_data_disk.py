@@ -11,9 +11,9 @@ import pytest
 
 from hawker.chaos.daemon import GONE_WITHIN_S
 from hawker.chaos.data_disk import DataDisk
-from hawker.chaos.residue import host, left
 from hawker.errors import CannotStart
 from hawker.host.mount import is_mounted, mounts
+from hawker.host.residue import host, left
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.root

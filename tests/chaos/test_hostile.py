@@ -12,7 +12,7 @@ from hawker.chaos.daemon import HAWKER
 from hawker.chaos.hostile.judgement import HostileReport
 from hawker.chaos.hostile.planted import HOLES
 from hawker.chaos.hostile.trial import SCENES
-from hawker.chaos.residue import host, left
+from hawker.host.residue import host, left
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from hawker.chaos.kill_runner import KillRunner
-from hawker.chaos.residue import host
-from hawker.chaos.residue import left as traces_left
 from hawker.chaos.scenarios import SCENARIOS, Scenario
 from hawker.chaos.steps import StepsPlan, deaths, killable_node
 from hawker.clock import SystemClock
+from hawker.host.residue import host
+from hawker.host.residue import left as traces_left
 from hawker.machine import State
 from tests.waiting import wait_for
 

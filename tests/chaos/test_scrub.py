@@ -7,9 +7,9 @@ import pytest
 from anyio.to_thread import run_sync
 
 from hawker.chaos.daemon import Daemon
-from hawker.chaos.residue import host, left
 from hawker.chaos.scrub import scrub
 from hawker.clock import SystemClock
+from hawker.host.residue import host, left
 from tests.e2e.shop import Shop
 from tests.waiting import eventually
 

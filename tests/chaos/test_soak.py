@@ -11,9 +11,9 @@ import pytest
 
 from hawker.chaos.daemon import HAWKER
 from hawker.chaos.report import SoakReport
-from hawker.chaos.residue import host, left
 from hawker.chaos.soak import SoakPlan, plan_of
 from hawker.errors import CannotStart
+from hawker.host.residue import host, left
 from tests.e2e.anyone import AS_NOBODY, open_to_all
 from tests.waiting import wait_for
 

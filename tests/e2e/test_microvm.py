@@ -20,9 +20,9 @@ from hawker.api.contract.machine import SuspendAnswer
 from hawker.api.contract.machine_operation import SUSPEND_MACHINE
 from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
 from hawker.chaos.guests import bring_kernels
-from hawker.chaos.residue import host
 from hawker.errors import Unprocessable, WrongState
 from hawker.host.mount import mounts
+from hawker.host.residue import host
 from hawker.place import Place
 from hawker.runtime.pilot.rundir import RunDir
 from tests.e2e.running_node import RunningNode, running_node

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.chaos.residue import host, left
+from hawker.host.residue import host, left
 from tests.e2e.anyone import AS_NOBODY, open_to_all
 from tests.e2e.running_node import HAWKER, RunningNode
 from tests.e2e.shop import HELLO, Shop

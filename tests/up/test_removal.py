@@ -12,9 +12,9 @@ import pytest
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine_operation import SUSPEND_MACHINE
 from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
-from hawker.chaos.residue import host
 from hawker.errors import NotServed
 from hawker.host.mount import detached_mount
+from hawker.host.residue import host
 from tests.e2e.running_node import HAWKER, RunningNode
 from tests.e2e.shop import HELLO, Shop
 from tests.host.strangers import stranger

@@ -16,9 +16,9 @@ import pytest
 from hawker.api.client import Client
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import LIST_MACHINES
-from hawker.chaos.residue import host, left
 from hawker.host.cgroup import find_hierarchies
 from hawker.host.mount import mounts
+from hawker.host.residue import host, left
 from hawker.log import Secret
 from tests.crash.invariants import pilots
 from tests.e2e.shop import HELLO, Shop

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from hawker.api.client import Client
-from hawker.chaos.residue import host, left
+from hawker.host.residue import host, left
 from hawker.log import Secret
 from tests.crash.invariants import check_history, pilots, settled
 from tests.e2e.images import toolbox, write_layout

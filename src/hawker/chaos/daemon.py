@@ -17,10 +17,10 @@ from typing import Self
 import msgspec
 
 from hawker.api.client import Client
-from hawker.chaos.residue import host, left
 from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.failpoint import REACHED, VARIABLE
+from hawker.host.residue import host, left
 from hawker.image.block_image import mark_of
 from hawker.log import Secret
 from hawker.place import Place

@@ -10,7 +10,8 @@ from anyio.to_thread import run_sync
 
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.guests import GUEST_DRIVERS, memories, root_disks, volumes_in_use
-from hawker.chaos.residue import (
+from hawker.clock import Clock
+from hawker.host.residue import (
     RecordedClaims,
     Residue,
     host,
@@ -22,7 +23,6 @@ from hawker.chaos.residue import (
     volumes,
     volumes_mounted,
 )
-from hawker.clock import Clock
 from hawker.ids import InstanceId, MachineId, NodeId
 from hawker.proof import invariants
 from hawker.proof.host_state import HostState

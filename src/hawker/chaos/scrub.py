@@ -12,11 +12,11 @@ from hawker.chaos.daemon import Daemon
 from hawker.chaos.endings import kill
 from hawker.chaos.guests import CONTAINED
 from hawker.chaos.inspect import driver_of
-from hawker.chaos.residue import Residue, host
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.host.mount import mounts, unmount
 from hawker.host.network import NodeNetwork
+from hawker.host.residue import Residue, host
 from hawker.ids import MachineId, NodeId
 
 

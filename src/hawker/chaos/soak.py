@@ -26,13 +26,13 @@ from hawker.chaos.endings import ToldExits
 from hawker.chaos.faults import HURTS, FaultKind, FaultTargets
 from hawker.chaos.inspect import inspect, violations_at_rest
 from hawker.chaos.report import SoakReport, report_of
-from hawker.chaos.residue import pilots
 from hawker.chaos.scrub import scrub
 from hawker.chaos.tally import APP, MeasuredCalls, SoakTally
 from hawker.chaos.workload import SoakClient, SoakReader
 from hawker.clock import OFFSET_VARIABLE, Clock
 from hawker.errors import CannotStart, HawkerError, Unavailable
 from hawker.fsm import journal
+from hawker.host.residue import pilots
 from hawker.proof.promises import Promises
 from hawker.value_object import ValueObject
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from hawker.chaos.residue import Residue, host
 from hawker.clock import Clock
 from hawker.errors import CannotStart
 from hawker.fair.threads import Pool, in_thread
@@ -24,6 +23,7 @@ from hawker.host.floating import release_all
 from hawker.host.luks import Luks
 from hawker.host.mount import mount_holders, unmount
 from hawker.host.network import NodeNetwork
+from hawker.host.residue import Residue, host
 from hawker.ids import NodeId
 from hawker.image.block_image import mark_of
 from hawker.place import Place

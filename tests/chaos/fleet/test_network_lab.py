@@ -12,7 +12,7 @@ import pytest
 
 from hawker.chaos.fleet import network_lab
 from hawker.chaos.fleet.network_lab import LabHost, NetworkLab
-from hawker.chaos.residue import host, left
+from hawker.host.residue import host, left
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]

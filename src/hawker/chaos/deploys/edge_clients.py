@@ -65,7 +65,7 @@ class EdgeClients:
                     tasks.start_soon(self._ask, edge, keeps)
 
     def forget(self) -> None:
-        """Count anew from here; what is under way counts no more."""
+        """Count anew from here; what is under way is not counted."""
         self._counting += 1
         self._sent.clear()
         self._lost.clear()

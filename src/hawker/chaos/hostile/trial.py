@@ -34,9 +34,9 @@ from hawker.chaos.hostile.stranger_scenes import SCENES as STRANGER_SCENES
 from hawker.chaos.hostile.tenant_scenes import SCENES as TENANT_SCENES
 from hawker.chaos.hostile.tenants import Attacker, Tenant, token_for, told
 from hawker.chaos.hostile.upgrade_scenes import SCENES as UPGRADE_SCENES
-from hawker.chaos.residue import RecordedClaims, host, unclaimed
 from hawker.clock import Clock
 from hawker.errors import CannotStart, HawkerError
+from hawker.host.residue import RecordedClaims, host, unclaimed
 from hawker.ids import MachineId, NodeId
 from hawker.value_object import ValueObject
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.residue import RecordedClaims, Residue, host, left, mounted, networks, pilots, unclaimed
 from hawker.host.address import bridge_name, veth_name
 from hawker.host.mount import mount_overlay, unmount
+from hawker.host.residue import RecordedClaims, Residue, host, left, mounted, networks, pilots, unclaimed
 from hawker.ids import MachineId, NodeId
 from tests.waiting import wait_for
 
