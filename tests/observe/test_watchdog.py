@@ -177,12 +177,12 @@ def test_a_loop_that_is_stuck_in_logging_ends_the_process_too(tmp_path: Path) ->
 
 def test_a_process_that_was_stopped_and_goes_on_is_not_ended(tmp_path: Path) -> None:
     """Stopped while the watchdog waits for an answer: at any other moment, a stop would prove nothing."""
-    with watched(tmp_path, report_s=0.3, end_s=2) as program:
-        program.block(0.6)  # far from `end_s`, however late each of its pieces ends
+    with watched(tmp_path, report_s=0.3, end_s=4) as program:
+        program.block(1)  # far from `end_s`, however late each of its pieces ends
         wait_for(lambda: program.phrases)
         program.process.send_signal(signal.SIGSTOP)
         stopped_at = time.monotonic()
-        wait_for(lambda: time.monotonic() > stopped_at + 2.5)
+        wait_for(lambda: time.monotonic() > stopped_at + 4.5)
         program.process.send_signal(signal.SIGCONT)
         assert all(program.turn() >= 1 for _ in range(20))
         wait_for(lambda: program.phrases[-1] == "event loop turns again")

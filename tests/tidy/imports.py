@@ -31,7 +31,8 @@ RUNGS: tuple[frozenset[str], ...] = tuple(
         ),
     )
 )
-"""The rooms of the house. A room imports from the rungs below its own; rooms of one rung do not know each other."""
+"""The rooms of the house. A room imports from the rungs below its own; rooms of one rung know each other where
+`may_import` says so."""
 
 ROOMS = frozenset[str]().union(*RUNGS)
 WHOLES = RUNGS[-1]
@@ -119,7 +120,7 @@ def _own(tree: Tree) -> Iterator[tuple[File, Import]]:
 
 
 def downward(tree: Tree) -> Iterator[Finding]:
-    """Imports go down the rungs of DESIGN.md only; rooms of one rung do not know each other."""
+    """Imports go down the rungs only; rooms of one rung know each other where `may_import` says so."""
     for file in tree.product():
         room = room_of(file.module)
         if room and room not in ROOMS:

@@ -34,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     shape.nouns_of_tests,
     shape.module_docstring,
     shape.contract_docstrings,
+    shape.kept_contracts,
     shape.frozen_values,
     shape.frozen_dataclasses,
     text.finished,

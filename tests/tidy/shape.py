@@ -18,6 +18,7 @@ EMPTY_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "base",
 
 _SIZED = re.compile(r"^(src|tests|bench|scripts)/.*\.py$|^guest/.*\.[ch]$")
 _C_FUNCTION = re.compile(r"^(?:[a-z_][\w\s*]*[\s*])?(\w+)\([^;]*(?:\{.*)?$")
+_KEPT = re.compile(r"\bKeeps\s+`([\w.]+)`")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -108,6 +109,28 @@ def contract_docstrings(tree: Tree) -> Iterator[Finding]:
             for node in file.syntax.body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not ast.get_docstring(node):
                     yield Finding("contract_docstrings", file.path, node.lineno, node.name, f"{node.name} says nothing")
+
+
+def kept_contracts(tree: Tree) -> Iterator[Finding]:
+    """A class that says what it keeps names something that there is, where it is."""
+    files = list(tree.product())
+    there = {f".{file.module}.{name}" for file in files for name in _defined(file.syntax)}
+    for file in files:
+        for node in file.nodes:
+            if not isinstance(node, ast.ClassDef):
+                continue
+            for kept in _KEPT.findall(ast.get_docstring(node) or ""):
+                if not any(name.endswith(f".{kept}") for name in there):
+                    yield Finding("kept_contracts", file.path, node.lineno, kept, f"keeps `{kept}`, which there is not")
+
+
+def _defined(syntax: ast.Module) -> Iterator[str]:
+    for node in syntax.body:
+        if isinstance(node, ast.ClassDef | _Function):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def frozen_values(tree: Tree) -> Iterator[Finding]:

@@ -75,6 +75,15 @@ def test_a_public_class_of_a_contract_says_what_it_promises() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kept", "found"),
+    [("B", []), ("store.contract.B", []), ("observer.B", ["observer.B"]), ("Gone", ["Gone"]), ("B` and `Gone", [])],
+)
+def test_a_contract_that_a_class_keeps_is_there(kept: str, found: list[str]) -> None:
+    text = f'class A:\n    """Keeps `{kept}`."""\nclass B: ...\n'
+    assert subjects(shape.kept_contracts, text, "src/hawker/store/contract.py") == found
+
+
+@pytest.mark.parametrize(
     ("text", "found"),
     [
         ("import msgspec\nclass A(msgspec.Struct, frozen=True, kw_only=True): ...", []),

@@ -39,7 +39,7 @@ class Push(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     scope: Scope
     rumors: tuple[Rumor, ...]
-    """At most `push_batch.DATAGRAM_BYTES` together, or a single longer one."""
+    """At most `fan_out.DATAGRAM_BYTES` together, or a single longer one."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

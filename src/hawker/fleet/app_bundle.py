@@ -71,7 +71,7 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AppBundler:
-    """Keeps `filling.Luggage`. `vaults` are of the cluster's keys, the one to seal with first."""
+    """Keeps `worker.order.AppBundles`. `vaults` are of the cluster's keys, the one to seal with first."""
 
     def __init__(
         self, store: Store, secrets: Secrets, clock: Clock, node: NodeId, vaults: Callable[[], Sequence[Vault]]

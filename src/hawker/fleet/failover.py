@@ -278,7 +278,7 @@ class Failover:
             await self._clock.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Once at everything."""
+        """Once: give way to spares that took over, and take over what lost nodes leave."""
         await self._forget_gone()
         await self._give_way()
         lost = {node for node, fate in (await self._sight.fates()).items() if fate == DOWN}

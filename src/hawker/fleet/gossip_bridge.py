@@ -222,7 +222,7 @@ class GossipBridge(Generic[S]):
 
 
 class MembersToReplica:
-    """Keeps `members.Replicates` for a replica in this process."""
+    """Keeps `Replicates` for a replica in this process."""
 
     def __init__(self, replica: Replica[SqliteStorage]) -> None:
         self._replica = replica
@@ -243,7 +243,7 @@ class MembersToReplica:
 
 
 class AgentMembers:
-    """Keeps `members.Replicates` and `membership.Forgets` where an agent keeps the catalog, which has members and
+    """Keeps `Replicates` and `membership.Forgets` where an agent keeps the catalog, which has members and
     versions of its own. A forgotten node's rows are deleted there; its epoch, which gossip alone looks at, rises above
     the fence that it hears of, and then it publishes again what it has (`Publisher`)."""
 

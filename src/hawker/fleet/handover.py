@@ -136,7 +136,7 @@ _MOST_ASKED = 32
 
 
 class FleetFiles:
-    """Keeps `worker.app_files.FileNeighbours`. `nodes_of_app` are those that know an app, its home first; `node_of` is
+    """Keeps `worker.apps.FileNeighbours`. `nodes_of_app` are those that know an app, its home first; `node_of` is
     what the directory says of one, `nodes` all that it knows: of a new app it may not know yet who knows it; `caller`
     leads to one."""
 

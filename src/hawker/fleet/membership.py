@@ -132,7 +132,7 @@ class Gossip(Mesh, Protocol):
         """The living who are not known to have this keyring."""
 
     def forget(self, node: NodeId, fence: int) -> None:
-        """What this node says in epochs up to `fence` counts no more, at all nodes."""
+        """What this node says in epochs up to `fence` is ignored, at all nodes."""
 
 
 class Forgets(Protocol):

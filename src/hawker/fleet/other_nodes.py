@@ -16,7 +16,7 @@ _BEHALF = "move"
 
 
 class FleetOtherNodes:
-    """Keeps `worker.other_nodes.OtherNodes`. `vaults` are of the cluster's keys, the one to seal with first; `way`
+    """Keeps `worker.lifecycle.deps.OtherNodes`. `vaults` are of the cluster's keys, the one to seal with first; `way`
     leads to a node, `generation_of`, `lost_since` and `is_forgotten` are what catalog and gossip say."""
 
     def __init__(

@@ -100,7 +100,7 @@ class AppSync:
         for _, packed in others.answers:
             return packed
         for _, why in (*asked.silent, *others.silent):
-            raise Unavailable(f"nobody who knows app '{app}' can be asked: {why}")
+            raise Unavailable(f"no node that has app '{app}' can be reached: {why}")
         raise NotFound("app not found")
 
 

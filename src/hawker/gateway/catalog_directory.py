@@ -24,7 +24,7 @@ down: whoever is heard of tells of all others that live, within a second or two.
 
 
 class Looks(Protocol):
-    """`catalog.glance.Glance` keeps it."""
+    """`catalog.reads.PointReader` keeps it."""
 
     def rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]: ...
 

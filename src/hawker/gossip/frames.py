@@ -111,7 +111,7 @@ class JoinRefused(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class ForgetNode(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """An operator's word: what this node says in epochs up to `fence` counts no more."""
+    """An operator's word: what this node says in epochs up to `fence` is ignored."""
 
     node: Node
     fence: U63

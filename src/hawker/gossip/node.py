@@ -173,7 +173,7 @@ class GossipNode:
         self._act(self._swim.declare(self._clock.monotonic(), epoch=epoch, meta=meta))
 
     def forget(self, node: NodeId, fence: int) -> None:
-        """Everywhere: what this node says in epochs up to `fence` counts no more. It may come back with a newer one."""
+        """Everywhere: what this node says in epochs up to `fence` is ignored. It may come back with a newer one."""
         self._act(self._swim.forget(node, fence, self._clock.monotonic()))
 
     def rekey(self, keyring: GossipKeyring) -> None:

@@ -43,8 +43,8 @@ class DeviceRefused(Unavailable):
 
 
 class PciDevices:
-    """Keeps `worker.lifecycle.gpus.Devices`. `known` are the addresses of all devices that the node hands out: no two
-    machines may have one group of the IOMMU between them."""
+    """Keeps `worker.lifecycle.host_adapters.Devices`. `known` are the addresses of all devices that the node hands out:
+    no two machines may have one group of the IOMMU between them."""
 
     def __init__(
         self,

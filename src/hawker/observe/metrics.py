@@ -78,7 +78,7 @@ class RunMetrics:
 
 
 class StoreMetrics:
-    """Keeps `store.observer.Observer`: hears of each commit in the writer's thread."""
+    """Keeps `store.contract.StoreObserver`: hears of each commit in the writer's thread."""
 
     def __init__(self, make: Families) -> None:
         self._commits = make.histogram(
@@ -102,7 +102,7 @@ class StoreMetrics:
 
 
 class ApiMetrics:
-    """Keeps `api.server.Observer`."""
+    """Keeps `api.server.ServerObserver`."""
 
     def __init__(self, make: Families) -> None:
         self._requests = make.counter(

@@ -90,7 +90,7 @@ class AppTable:
 
     async def delete(self, name: str, *, force: bool = False) -> None:
         """Raises `WrongState` while the app has machines, or volumes that are not to go: `force` lets go of those, and
-        they can be had back for a while."""
+        they can be undeleted for a while."""
 
         def apply(tx: Tx) -> None:
             self.get(tx, name)
@@ -274,7 +274,7 @@ class AppFiles:
                     raise Unprocessable(f"{part.size} of {blob.size} bytes came")
                 await in_thread(Pool.IMAGES, part.finish)
             except BadImage as error:
-                raise Unprocessable(f"what came is not {blob.digest} of {blob.size} bytes") from error
+                raise Unprocessable(f"the upload is not {blob.digest} of {blob.size} bytes") from error
             finally:
                 part.discard()  # nothing is there under this name once it is kept
                 part.close()

@@ -93,7 +93,7 @@ class CreateAppQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteAppQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The app's machines go with it, and its volumes can be had back for a while; with `force=false` an app that has
+    """The app's machines go with it, and its volumes can be undeleted for a while; with `force=false` an app that has
     machines or volumes is left alone."""
 
     force: bool | None = None

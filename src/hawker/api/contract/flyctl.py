@@ -37,11 +37,11 @@ class FlyOrganization(Answer, frozen=True, kw_only=True):
     internal_numeric_id: int
     """Computed from the slug."""
     slug: str
-    """As elsewhere."""
+    """Of the organization, as in paths of the Machines API."""
     raw_slug: str
-    """The same."""
+    """The same as `slug`."""
     name: str
-    """The same."""
+    """The same as `slug`: an organization has no other name here."""
     paid_plan: bool
     """Always true."""
     personal: bool

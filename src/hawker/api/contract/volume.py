@@ -277,7 +277,7 @@ class OrgVolumesQuery(msgspec.Struct, frozen=True, kw_only=True):
     blocks and bytes."""
 
     include_deleted: bool = False
-    """Also volumes that were deleted and can still be had back."""
+    """Also volumes that were deleted and can still be undeleted."""
     region: str | None = None
     """Only volumes of this region; absent: of all."""
     state: tuple[str, ...] = ()

@@ -85,7 +85,7 @@ def app_fields(app: App) -> str:
 @output_option
 @click.pass_context
 def destroy_app(ctx: click.Context, name: str, force: bool, form: Form) -> None:
-    """Destroy an app. Its machines go with it, and its volumes can be had back for a while: on a terminal the command
+    """Destroy an app. Its machines go with it, and its volumes can be undeleted for a while: on a terminal the command
     names them and asks, elsewhere it needs --force for an app that has any."""
     params = AppParams(app_name=name)
     if not force and sys.stdin.isatty():

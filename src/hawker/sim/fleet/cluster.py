@@ -268,7 +268,7 @@ def publisher_of(catalog: Catalog, clock: LoopClock, store: Observable, parts: A
 def endpoints_of(
     cluster: SimCluster, worker: SimWorker, own: Handlers, publisher: Publisher, wired: SimPeers, looks: Looks
 ) -> tuple[SimEndpoint, SimEndpoint]:
-    """The worker's and the broker's, as `up.front` makes them."""
+    """The worker's and the broker's, as `up.fleet_front` makes them."""
     parts, clock = worker.parts, clock_of(worker)
     me, store = parts.node.id, parts.deps.store
     directory = CatalogDirectory(looks, clock, me, parts.node.region)

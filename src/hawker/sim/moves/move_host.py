@@ -66,7 +66,7 @@ class MoveFleet(ValueObject, frozen=True):
 
 
 class SimOtherNodes:
-    """Keeps `worker.other_nodes.OtherNodes`. A node that `refuses` owns nothing that it is granted."""
+    """Keeps `worker.lifecycle.deps.OtherNodes`. A node that `refuses` owns nothing that it is granted."""
 
     def __init__(self, fleet: MoveFleet, worker: SimWorker) -> None:
         self._fleet = fleet

@@ -143,7 +143,7 @@ class FakeHostPart:
 
 
 class FakeRootfs(FakeHostPart):
-    """Keeps `deps.Rootfs` in memory: what is mounted for which instance, and whose directories are there."""
+    """Keeps `host_adapters.Rootfs` in memory: what is mounted for which instance, and whose directories are there."""
 
     def __init__(self, crash_points: CrashPoints) -> None:
         super().__init__(crash_points)
@@ -243,7 +243,7 @@ class FakeRootfs(FakeHostPart):
 
 
 class FakeNetworks(FakeHostPart):
-    """Keeps `deps.Networks` in memory."""
+    """Keeps `host_adapters.Networks` in memory."""
 
     def __init__(self, crash_points: CrashPoints) -> None:
         super().__init__(crash_points)
@@ -319,7 +319,8 @@ class FakeNetworks(FakeHostPart):
 
 
 class FakeGpus(FakeHostPart):
-    """Keeps `deps.gpus`. `broken` devices cannot be taken; `torn` were reset while a running instance had them."""
+    """Keeps `host_adapters.Devices`. `broken` devices cannot be taken; `torn` were reset while a running instance
+    had them."""
 
     def __init__(self, crash_points: CrashPoints, host: SimHost) -> None:
         super().__init__(crash_points)
@@ -340,7 +341,7 @@ class FakeGpus(FakeHostPart):
 
 
 class FakePolicies:
-    """Keeps `worker.fences.HostFences` in memory. `refusal` is why there can be none; `broken` makes the next ones
+    """Keeps `netpolicy.policies.HostFences` in memory. `refusal` is why there can be none; `broken` makes the next ones
     fail."""
 
     def __init__(self, crash_points: CrashPoints) -> None:

@@ -36,7 +36,7 @@ class FakeVolume:
 
 
 class FakeVolumes(FakeHostPart):
-    """Keeps `deps.Disks` in memory. `made` counts how often a volume's file was made: the second time, what was in the
+    """Keeps `disks.Disks` in memory. `made` counts how often a volume's file was made: the second time, what was in the
     first is lost; `repaired` how often its filesystem was. `grows` while the host can grow what is in use; `rot` are
     parts of a volume's file that the disk cannot read any more, as `fake_moved_files` numbers them."""
 
@@ -151,7 +151,7 @@ _FREE = 1 << 50
 
 
 class FakeCopies(FakeHostPart):
-    """Keeps `copies.Copies` in memory, beside the volumes. `taken` counts how often a snapshot was taken: the second
+    """Keeps `disks.Copies` in memory, beside the volumes. `taken` counts how often a snapshot was taken: the second
     time, it would be of another moment. `frozen` are volumes that a killed daemon's helper left so. While one is
     `held`, no snapshot is restored, and no backup."""
 

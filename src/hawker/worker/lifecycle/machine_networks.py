@@ -13,7 +13,7 @@ from hawker.runtime.spec import GuestLink
 
 
 class HostNetworks:
-    """Keeps `deps.Networks`. `kernels`: machines have kernels of their own, and `host` was made with `Tapped`.
+    """Keeps `host_adapters.Networks`. `kernels`: machines have kernels of their own, and `host` was made with `Tapped`.
     `resolver` waits until the machines' resolver listens at a bridge."""
 
     def __init__(

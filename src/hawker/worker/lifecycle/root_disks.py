@@ -25,8 +25,8 @@ from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot
 
 
 class DiskRootfs:
-    """Keeps `deps.Rootfs`. `disk_mib` is the size of new layers that ask for none; one that is kept stays as large as
-    it was made."""
+    """Keeps `host_adapters.Rootfs`. `disk_mib` is the size of new layers that ask for none; one that is kept stays as
+    large as it was made."""
 
     def __init__(self, directory: Path, images: ImageCache, disk_mib: int) -> None:
         if disk_mib < LEAST_MIB:
@@ -121,7 +121,7 @@ class DiskRootfs:
         return frozenset(each for each in await self.list() if self._current(each).exists())
 
     async def reveal(self, machine_id: MachineId, pid: int) -> None:
-        """Point to the machine's only layer again. One that was removed cannot be had back."""
+        """Point to the machine's only layer again. One that was removed is gone."""
         found = [layer for layer in self._layers(machine_id).glob("*") if _disk(layer).exists()]
         if len(found) != 1:
             what = "is gone" if not found else "cannot be told from another one"

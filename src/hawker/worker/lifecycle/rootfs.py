@@ -141,8 +141,8 @@ _HEX = re.compile("[0-9a-f]{64}")
 
 
 class HostRootfs:
-    """Keeps `deps.Rootfs`. `disk_mib` is the size of layers that ask for none; with 0 these have none, and are plain
-    directories."""
+    """Keeps `host_adapters.Rootfs`. `disk_mib` is the size of layers that ask for none; with 0 these have none, and
+    are plain directories."""
 
     def __init__(self, directory: Path, images: ImageCache, disk_mib: int) -> None:
         if 0 < disk_mib < LEAST_MIB:

@@ -30,7 +30,7 @@ OFTEN = Backoff(attempts=1000, first_s=0.2, cap_s=30.0)
 
 
 class DeliverInput(msgspec.Struct, frozen=True, kw_only=True):
-    """Of which move."""
+    """What the run that delivers a moved machine or volume is told."""
 
     move: str
     """Its id, which is that of the run at the destination."""

@@ -241,7 +241,7 @@ def check_address(reader: Reader, settings: Settings, machine: MachineRecord) ->
     if address and (
         reader.get(BY_IPV4, address) is not None or IPv4Address(address) not in IPv4Network(settings.ipv4_pool)
     ):
-        raise WrongState(f"its address {address} is not to be had at the node: {COLD_START}")
+        raise WrongState(f"the node cannot take its address {address}: {COLD_START}")
 
 
 def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, record: IncomingRecord) -> None:

@@ -188,7 +188,7 @@ def test_an_evacuation_that_is_given_again_follows_the_move_that_there_is(hawker
 def test_a_node_is_forgotten(hawker: Hawker, node: FakeNode) -> None:
     node.answer = counted(0)
     said = hawker("node", "forget", "00c0")
-    assert said.out == "node 00c0ffee removed: what it told until now no longer counts\n"
+    assert said.out == "node 00c0ffee removed: what it told until now is ignored\n"
     assert not node.call("forget_node").query.force
 
 

@@ -421,4 +421,4 @@ async def _forget(caller: Caller, node: str, force: bool, dry_run: bool) -> Forg
 
 
 def _forgotten(gone: ForgottenNode) -> str:
-    return f"node {gone.node} removed: what it told until now no longer counts"
+    return f"node {gone.node} removed: what it told until now is ignored"

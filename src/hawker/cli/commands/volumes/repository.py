@@ -187,7 +187,7 @@ async def _write_down(
         if made:
             await repository.add_checks(BackupChecks(backups=made))
     except (ArchiveRefused, Unavailable) as error:
-        note(f"not written down for who lists backups: {error}")
+        note(f"the list of backups is not updated: {error}")
 
 
 @click.command("prune")
@@ -313,7 +313,7 @@ def _contents(entries: tuple[RepositoryEntry, ...]) -> str:
 def forget_backups(
     where: str, backups: tuple[str, ...], passphrase_file: Path, endpoint: str | None, region: str | None, form: Form
 ) -> None:
-    """Remove each BACKUP (ORG/APP/VOLUME/TIME) at URL, also one that is damaged. It cannot be had back. The space of
+    """Remove each BACKUP (ORG/APP/VOLUME/TIME) at URL, also one that is damaged. It cannot be undone. The space of
     what no other backup has comes free with `hawker volumes prune`. Needs no node."""
 
     async def run(repository: BackupRepository) -> None:
