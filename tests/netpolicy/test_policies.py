@@ -12,7 +12,15 @@ from hawker.errors import NotFound, Unprocessable
 from hawker.host.network_policy import FilteredPort, FilteredPorts
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.netpolicy.policies import MAX_POLICIES, Fences, Policies, fence_of, fences, selects, wanted
+from hawker.netpolicy.policies import (
+    MAX_POLICIES,
+    Policies,
+    PolicyEnforcer,
+    packet_filter_of,
+    packet_filters,
+    selects,
+    wanted,
+)
 from hawker.policy import Direction, Transport
 from hawker.record.app import POLICIES, PolicyRecord, PolicyRule, PolicySelector, PortRule
 from hawker.record.machine import MachineRecord
@@ -64,9 +72,9 @@ async def record(worker: SimWorker) -> MachineRecord:
 async def test_a_machine_may_do_what_the_policies_that_select_it_allow_together(
     record: MachineRecord, policies: list[PolicyRecord], ingress: FilteredPorts | None, egress: FilteredPorts | None
 ) -> None:
-    fence = fence_of(record, policies)
-    assert (fence.ingress, fence.egress) == (ingress, egress)
-    assert fence.machine_id == record.id and fence.ipv4 == IPv4Address(record.network.ipv4 or "")
+    each = packet_filter_of(record, policies)
+    assert (each.ingress, each.egress) == (ingress, egress)
+    assert each.machine_id == record.id and each.ipv4 == IPv4Address(record.network.ipv4 or "")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +99,7 @@ async def test_a_selector_of_machines_names_them(record: MachineRecord) -> None:
     assert not selects(PolicySelector(), record)
 
 
-async def test_fences_are_of_machines_that_are_there_on_or_off_and_of_no_other_app(worker: SimWorker) -> None:
+async def test_filters_are_of_machines_that_are_there_on_or_off_and_of_no_other_app(worker: SimWorker) -> None:
     await worker.app("other")
     on, off, gone = await worker.started(), await worker.stopped(), await worker.stopped()
     await worker.create(app="other")
@@ -99,9 +107,9 @@ async def test_fences_are_of_machines_that_are_there_on_or_off_and_of_no_other_a
     policies = worker.parts.policies
     await policies.put(APP, policy_id=None, name="p", selector=ALL, rules=(allow("ingress", 80),))
     await worker.destroy(gone)
-    assert {fence.machine_id for fence in fences(worker.store)} == {on, off}
+    assert {each.machine_id for each in packet_filters(worker.store)} == {on, off}
     await worker.at_rest()
-    assert {fence.machine_id for fence in fences(worker.store)} == {on, off}
+    assert {each.machine_id for each in packet_filters(worker.store)} == {on, off}
 
 
 async def test_a_policy_is_made_changed_and_removed(worker: SimWorker) -> None:
@@ -158,15 +166,17 @@ async def put(worker: SimWorker, selector: Selector, port: int = 80) -> str:
 
 
 def standing(stall: MemoryWorld) -> set[str]:
-    """Whom the host has a fence for."""
-    return {fence.machine_id for fence in stall.policies.standing}
+    """Whom the host has a filter for."""
+    return {each.machine_id for each in stall.policies.standing}
 
 
 def as_recorded(worker: SimWorker, stall: MemoryWorld) -> bool:
     return stall.policies.standing == tuple(wanted(worker.store))
 
 
-async def test_a_fence_stands_before_its_machine_starts_and_goes_with_it(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_a_filter_stands_before_its_machine_starts_and_goes_with_it(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     await put(worker, Selector(all=True))
     machine_id = (await worker.create()).id
     await worker.at_rest()
@@ -179,7 +189,7 @@ async def test_a_fence_stands_before_its_machine_starts_and_goes_with_it(worker:
     assert standing(stall) == set() and as_recorded(worker, stall)
 
 
-async def test_a_machine_whose_fence_cannot_be_raised_does_not_start(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_a_machine_whose_filter_cannot_be_raised_does_not_start(worker: SimWorker, stall: MemoryWorld) -> None:
     await put(worker, Selector(all=True))
     stall.policies.broken = 1000
     machine = await worker.create()
@@ -199,7 +209,7 @@ async def test_a_machine_is_destroyed_even_when_the_host_refuses(worker: SimWork
     assert standing(stall) == set()
 
 
-async def test_metadata_that_selects_a_machine_raises_its_fence_and_takes_it_down(
+async def test_metadata_that_selects_a_machine_raises_its_filter_and_takes_it_down(
     worker: SimWorker, stall: MemoryWorld
 ) -> None:
     machine_id = await worker.started()
@@ -253,7 +263,7 @@ async def test_a_daemon_that_dies_before_a_policy_is_in_force_leaves_it_to_the_n
         assert standing(stall) == {machine_id}
 
 
-async def test_fences_of_an_earlier_life_are_taken_down(stall: MemoryWorld) -> None:
+async def test_filters_of_an_earlier_life_are_taken_down(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         await worker.started()
@@ -265,7 +275,7 @@ async def test_fences_of_an_earlier_life_are_taken_down(stall: MemoryWorld) -> N
         assert standing(stall) == set()
 
 
-async def test_after_a_reboot_the_machine_that_is_started_again_has_its_fence(stall: MemoryWorld) -> None:
+async def test_after_a_reboot_the_machine_that_is_started_again_has_its_filter(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started(restart={"policy": "always"})
@@ -284,7 +294,7 @@ async def test_nothing_is_asked_of_the_host_where_nobody_has_a_policy(worker: Si
     assert stall.policies.broken == 1
 
 
-async def test_a_change_that_changes_no_fence_touches_nothing(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_a_change_that_changes_no_filter_touches_nothing(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     await put(worker, Selector(all=True))
     raised = stall.policies.raised
@@ -296,7 +306,7 @@ async def test_a_change_that_changes_no_fence_touches_nothing(worker: SimWorker,
     assert stall.policies.raised == raised
 
 
-async def test_a_driver_without_a_network_has_no_fences(worker: SimWorker) -> None:
-    fences = Fences(worker.store, None)
-    assert "driver" in await fences.refusal() and await fences.stand()
-    await fences.renew()
+async def test_a_driver_without_a_network_has_no_filters(worker: SimWorker) -> None:
+    enforcer = PolicyEnforcer(worker.store, None)
+    assert "driver" in await enforcer.refusal() and await enforcer.stand()
+    await enforcer.renew()

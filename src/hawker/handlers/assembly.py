@@ -104,7 +104,7 @@ def _bind_machines(worker: AssembledWorker, handlers: Handlers) -> None:
     )
     LeaseHandlers(machines, store, table, clock).bind(handlers)
     MemoryHandlers(machines, clock, MachineMemory(store, table, driver, clock, runner, worker.room)).bind(handlers)
-    MetadataHandlers(machines, store, table, deps.fences).bind(handlers)
+    MetadataHandlers(machines, store, table, deps.enforcer).bind(handlers)
     addresses = deps.settings.published_at
     PublishedPortHandlers(worker.node, store, worker.apps, machines, deps.edge, addresses).bind(handlers)
 
@@ -144,7 +144,7 @@ def _bind_apps(worker: AssembledWorker, handlers: Handlers) -> None:
     CertificateHandlers(deps.store, deps.clock, apps, worker.ips, deps.certificates, deps.settings, worker.lookup).bind(
         handlers
     )
-    PolicyHandlers(deps.store, deps.fences, apps, worker.policies).bind(handlers)
+    PolicyHandlers(deps.store, deps.enforcer, apps, worker.policies).bind(handlers)
 
 
 def _bind_node(worker: AssembledWorker, side: FleetSide, handlers: Handlers) -> None:

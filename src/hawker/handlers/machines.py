@@ -51,7 +51,7 @@ from hawker.errors import BadRequest, NotFound, Unprocessable, WrongState
 from hawker.history.machine_history import answer, live_history
 from hawker.ids import AppName, MachineId
 from hawker.machine import GONE, State
-from hawker.netpolicy.policies import Fences
+from hawker.netpolicy.policies import PolicyEnforcer
 from hawker.permission import Action, Attempt
 from hawker.record import views
 from hawker.record.app import APPS, org_of
@@ -274,11 +274,11 @@ class HistoryHandlers:
 
 
 class MetadataHandlers:
-    def __init__(self, machines: MachineFinder, store: Store, table: MachineTable, fences: Fences) -> None:
+    def __init__(self, machines: MachineFinder, store: Store, table: MachineTable, enforcer: PolicyEnforcer) -> None:
         self._machines = machines
         self._store = store
         self._table = table
-        self._fences = fences
+        self._enforcer = enforcer
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_METADATA, self.list)
@@ -323,7 +323,7 @@ class MetadataHandlers:
             return record.app
 
         app = await self._store.write(apply)
-        await self._fences.renew_soon(app)
+        await self._enforcer.renew_soon(app)
 
 
 def _merged(config: MachineConfig, changes: Mapping[str, str | None]) -> MachineConfig:

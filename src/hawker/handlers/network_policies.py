@@ -20,7 +20,7 @@ from hawker.api.route import Call, NoQuery
 from hawker.config import validate_metadata
 from hawker.errors import Fault, HawkerError, Unprocessable
 from hawker.ids import is_machine_id
-from hawker.netpolicy.policies import Fences, Policies
+from hawker.netpolicy.policies import Policies, PolicyEnforcer
 from hawker.record.app import PolicyRecord, PolicyRule, PolicySelector, PortRule
 from hawker.store.contract import Store
 from hawker.worker.apps import AppTable
@@ -29,10 +29,10 @@ MAX_RULES, MAX_PORTS, MAX_MACHINES, MAX_PAIRS, MAX_NAME = 64, 256, 256, 32, 63
 
 
 class PolicyHandlers:
-    def __init__(self, store: Store, fences: Fences, apps: AppTable, policies: Policies) -> None:
+    def __init__(self, store: Store, enforcer: PolicyEnforcer, apps: AppTable, policies: Policies) -> None:
         self._store = store
         self._apps = apps
-        self._policies, self._fences = policies, fences
+        self._policies, self._enforcer = policies, enforcer
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_POLICIES, self.list)
@@ -52,7 +52,7 @@ class PolicyHandlers:
         selector, rules = _selector(body.selector), _rules(body.allowed)
         if not 1 <= len(body.name) <= MAX_NAME:
             raise Unprocessable(f"name: use 1 to {MAX_NAME} characters")
-        refusal = await self._fences.refusal()
+        refusal = await self._enforcer.refusal()
         if refusal:
             raise Unprocessable(f"network policies are not served by {refusal}")
         app = call.params.app_name
@@ -66,7 +66,7 @@ class PolicyHandlers:
 
     async def _in_force(self) -> None:
         try:
-            await self._fences.renew()
+            await self._enforcer.renew()
         except (HawkerError, OSError) as error:
             raise Fault(f"what you asked for is kept and not in force yet, the node tries again: {error}") from error
 

@@ -170,7 +170,7 @@ def _sorted(ports: FilteredPorts | None) -> list[tuple[str, int]] | None:
 
 
 class NodePacketFilters:
-    """Keeps `netpolicy.policies.HostFences`. Not for two tasks at once."""
+    """Keeps `netpolicy.policies.HostFilters`. Not for two tasks at once."""
 
     def __init__(self, node_id: NodeId, switches: Path = _SWITCHES, load: Sequence[str] = _LOAD) -> None:
         self._node_id = node_id

@@ -91,18 +91,18 @@ def by_app(reader: Reader) -> Mapping[str, list[PolicyRecord]]:
     return found
 
 
-def fences(reader: Reader) -> Iterator[PacketFilter]:
-    """Of all machines that are there, also those that are off: a fence stands before its machine starts."""
+def packet_filters(reader: Reader) -> Iterator[PacketFilter]:
+    """Of all machines that are there, also those that are off: a filter stands before its machine starts."""
     for app, policies in by_app(reader).items():
         for _, pointer in reader.scan(BY_APP, f"{app}/"):
             record = reader.get(MACHINES, pointer.id)
             if record is not None and record.state not in _LEAVING:
-                fence = fence_of(record, policies)
-                if fence.ingress is not None or fence.egress is not None:
-                    yield fence
+                found = packet_filter_of(record, policies)
+                if found.ingress is not None or found.egress is not None:
+                    yield found
 
 
-def fence_of(record: MachineRecord, policies: Iterable[PolicyRecord]) -> PacketFilter:
+def packet_filter_of(record: MachineRecord, policies: Iterable[PolicyRecord]) -> PacketFilter:
     rules = [rule for policy in policies if selects(policy.selector, record) for rule in policy.rules]
     return PacketFilter(
         machine_id=record.id,
@@ -135,13 +135,13 @@ def _together(rules: Iterable[PolicyRule]) -> FilteredPorts | None:
 # Keeps in force what the network policies in the store say: worked out anew each time, compared with what the host
 # has, and replaced whole where that differs. Nothing is remembered in between.
 
-_log = bind("hawker.fences")
+_log = bind("hawker.netpolicy")
 
 _PAGE = 200
 
 
-class HostFences(Protocol):
-    """Fences on the host; they outlive the daemon."""
+class HostFilters(Protocol):
+    """PolicyEnforcer on the host; they outlive the daemon."""
 
     async def install_filters(self, wanted: Sequence[PacketFilter]) -> None:
         """These and no others, in one go; nothing is touched where they stand. Raises `HawkerError` or `OSError`."""
@@ -153,10 +153,10 @@ class HostFences(Protocol):
         """Why this host cannot have any, in a sentence; empty when it can."""
 
 
-class Fences:
+class PolicyEnforcer:
     """`host` is None for drivers whose machines have no network of their own."""
 
-    def __init__(self, store: Store, host: HostFences | None) -> None:
+    def __init__(self, store: Store, host: HostFilters | None) -> None:
         self._store = store
         self._host = host
         self._change = anyio.Lock()
@@ -196,9 +196,9 @@ class Fences:
         """In pages, so that others are answered while thousands of machines are looked at."""
         found: list[PacketFilter] = []
         with self._store.snapshot() as reader:
-            for number, fence in enumerate(fences(reader), 1):
-                if fence.machine_id not in without:
-                    found.append(fence)
+            for number, each in enumerate(packet_filters(reader), 1):
+                if each.machine_id not in without:
+                    found.append(each)
                 if number % _PAGE == 0:
                     await checkpoint()
         return _in_order(found)
@@ -206,8 +206,8 @@ class Fences:
 
 def wanted(reader: Reader) -> Sequence[PacketFilter]:
     """What is to be in force when nothing is under way."""
-    return _in_order(fences(reader))
+    return _in_order(packet_filters(reader))
 
 
 def _in_order(found: Iterable[PacketFilter]) -> Sequence[PacketFilter]:
-    return sorted(found, key=lambda fence: fence.machine_id)
+    return sorted(found, key=lambda each: each.machine_id)

@@ -322,4 +322,4 @@ def policies_at_rest(reader: Reader, standing: Sequence[PacketFilter]) -> Iterat
     for machine_id in sorted(promised.keys() | there.keys()):
         if promised.get(machine_id) != there.get(machine_id):
             what = f"policies want {promised.get(machine_id)}, in force is {there.get(machine_id)}"
-            yield Violation(Invariant.FENCED, machine_id, what)
+            yield Violation(Invariant.ENFORCED, machine_id, what)

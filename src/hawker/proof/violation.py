@@ -17,7 +17,7 @@ class Invariant(StrEnum):
     NOTHING_STRAY = "nothing stray on the host"
     LEGAL_PATH = "the events of a machine form a legal path"
     HELD = "what is suspended is held still, and nothing else is"
-    FENCED = "network policies are in force"
+    ENFORCED = "network policies are in force"
     UNDISTURBED = "an instance ends by itself or by order"
     FILLED_ONCE = "no order fills twice"
     NOT_OVERSOLD = "no host is oversold"

@@ -36,7 +36,7 @@ from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageLimits, ImageSettings
 from hawker.logs.app_log import LogLimits
 from hawker.logs.machine_logs import MachineLogs
-from hawker.netpolicy.policies import Fences
+from hawker.netpolicy.policies import PolicyEnforcer
 from hawker.observe.metrics import MetricsRegistry
 from hawker.observe.spans import MakeExporter, SpanOrigin, SpanQueue
 from hawker.place import Place
@@ -164,7 +164,7 @@ async def deps_of(
         secret_keys=SecretKeyStore(store, vault, secrets, clock),
         certificates=Certificates(store, vault, clock, settings.domain, settings.api_hostname),
         logins=RegistryLogins(store, vault, clock),
-        fences=Fences(store, NodePacketFilters(node_id) if network is not None else None),
+        enforcer=PolicyEnforcer(store, NodePacketFilters(node_id) if network is not None else None),
         volumes=VolumeTable(clock, settings.deleted_volumes_kept_s),
         disks=disks,
         copies=copies,

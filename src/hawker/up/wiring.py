@@ -72,7 +72,7 @@ def node_handlers(
         deps.store,
         deps.clock,
         counts=worker.apps,
-        enforce=deps.fences.renew_soon,
+        enforce=deps.enforcer.renew_soon,
         catalog=catalog,
         bundler=bundler,
         app_of_hostname=deps.certificates.app_of,

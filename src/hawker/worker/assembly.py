@@ -203,7 +203,7 @@ def reconciler_of(worker: AssembledWorker) -> Reconciler:
         deps.networks,
         deps.settings,
         deps.clock,
-        deps.fences,
+        deps.enforcer,
         deps.archive,
         VolumeLook(deps.store, deps.driver, deps.disks),
     )
@@ -213,7 +213,7 @@ def reconciler_of(worker: AssembledWorker) -> Reconciler:
         deps.driver,
         deps.rootfs,
         deps.networks,
-        deps.fences,
+        deps.enforcer,
         runner,
         exit_handler_of(worker),
         adoption_of(worker),

@@ -341,8 +341,8 @@ class FakeGpus(FakeHostPart):
 
 
 class FakePolicies:
-    """Keeps `netpolicy.policies.HostFences` in memory. `refusal` is why there can be none; `broken` makes the next ones
-    fail."""
+    """Keeps `netpolicy.policies.HostFilters` in memory. `refusal` is why there can be none; `broken` makes the
+    next ones fail."""
 
     def __init__(self, crash_points: CrashPoints) -> None:
         self._crash_points = crash_points

@@ -6,7 +6,7 @@ from typing import Any
 from hawker.clock import Clock
 from hawker.fsm.contract import Flow
 from hawker.fsm.runner import Runner
-from hawker.netpolicy.policies import Fences, HostFences
+from hawker.netpolicy.policies import HostFilters, PolicyEnforcer
 from hawker.runtime.driver import Features, NodeDriver, Suspension
 from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
@@ -83,7 +83,7 @@ class WorkerKit(ValueObject, frozen=True):
     copies: Callable[[Copies], Copies] = _copies
     moved_files: Callable[[MovedFiles], MovedFiles] = _moved_files
     moves: type[MachineMoves] = MachineMoves
-    fences: Callable[[Store, HostFences | None], Fences] = Fences
+    enforcer: Callable[[Store, HostFilters | None], PolicyEnforcer] = PolicyEnforcer
     table: Callable[[Clock, Changes], MachineTable] = MachineTable
     runner: type[Runner[FlowDeps]] = Runner
     supervisor: type[Supervisor] = Supervisor

@@ -273,7 +273,7 @@ class SimWorld(ABC):
             secret_keys=SecretKeyStore(self.store, vault, secrets, self.clock),
             certificates=Certificates(self.store, vault, self.clock),
             logins=RegistryLogins(self.store, vault, self.clock),
-            fences=kit.fences(self.store, self.policies),
+            enforcer=kit.enforcer(self.store, self.policies),
             archive=self.archive,
             volumes=VolumeTable(self.clock, self.settings.deleted_volumes_kept_s),
             disks=kit.disks(self.disks),

@@ -17,7 +17,7 @@ from hawker.fsm.contract import Resource, StepContext, WhenBusy
 from hawker.ids import AppName, MachineId, NodeId, RunId, VolumeId
 from hawker.image.cache import ImageCache
 from hawker.logs.machine_logs import MachineLogs
-from hawker.netpolicy.policies import Fences
+from hawker.netpolicy.policies import PolicyEnforcer
 from hawker.node import Capacity
 from hawker.record.app import AppRecord
 from hawker.record.machine import MachineRecord, machine_id_of
@@ -157,7 +157,7 @@ class FlowDeps(ValueObject, frozen=True):
     secret_keys: SecretKeyStore
     certificates: Certificates
     logins: RegistryLogins
-    fences: Fences
+    enforcer: PolicyEnforcer
     volumes: VolumeTable
     archive: Archive | None = None
     disks: Disks | None = None

@@ -29,7 +29,7 @@ async def unplug(context: Context[Halt]) -> Outcome:
     deps, record = context.deps, machine_of(context)
     if deps.networks is not None:
         await deps.networks.delete(record.id)
-    await deps.fences.renew_soon(record.app, without={record.id})
+    await deps.enforcer.renew_soon(record.app, without={record.id})
     return Done()
 
 

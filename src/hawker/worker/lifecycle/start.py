@@ -163,7 +163,7 @@ async def network(context: Context[Launch]) -> Outcome:
     if deps.networks is None or record is None:
         return Done()
     netns = await deps.networks.ensure(record.id, record.network)
-    await deps.fences.renew_for(record.app)
+    await deps.enforcer.renew_for(record.app)
     return Done(result=netns, late=True)
 
 
@@ -371,7 +371,7 @@ async def undo_image(context: Context[Launch]) -> None:
         await deps.rootfs.remove(machine_id)
     if deps.networks is not None:
         await deps.networks.delete(machine_id)
-    await deps.fences.renew_soon(machine_of(context).app, without={machine_id})
+    await deps.enforcer.renew_soon(machine_of(context).app, without={machine_id})
 
 
 def take_back(tx: Tx, ended: EndedRun[Launch]) -> None:

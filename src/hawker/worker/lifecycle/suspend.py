@@ -91,7 +91,7 @@ async def plug(context: Context[HoldInput]) -> Outcome:
         return gone
     if record is not None and deps.networks is not None and deps.driver.features.suspend is Suspension.SNAPSHOT:
         await deps.networks.ensure(record.id, record.network)
-        await deps.fences.renew_for(record.app)
+        await deps.enforcer.renew_for(record.app)
     return Done()
 
 

@@ -58,7 +58,7 @@ async def network(context: Context[ArriveInput]) -> Outcome:
     if deps.networks is None:
         return Done(result="")
     netns = await deps.networks.ensure(found[0].id, found[0].network)
-    await deps.fences.renew_for(found[0].app)
+    await deps.enforcer.renew_for(found[0].app)
     return Done(result=netns)
 
 

@@ -337,7 +337,7 @@ async def close(context: Context[MoveInput]) -> Outcome:
         context.reach("unmounted")
         if deps.networks is not None:
             await deps.networks.delete(record.id)
-        await deps.fences.renew_soon(record.app, without={record.id})
+        await deps.enforcer.renew_soon(record.app, without={record.id})
     if _busy_volume(context, move):
         return Retry("something else is under way at the volume", after_s=0.5)
     try:

@@ -86,7 +86,7 @@ async def drop(context: Context[SurrenderInput]) -> Outcome:
         await unmount_volume(deps, record)
         if deps.networks is not None:
             await deps.networks.delete(record.id)
-        await deps.fences.renew_soon(record.app, without={record.id})
+        await deps.enforcer.renew_soon(record.app, without={record.id})
     files = _files(record, volume)
     for each in files:
         await files_of(deps).retire(each, came.generation)

@@ -19,7 +19,7 @@ from hawker.history.machine_history import histories_waiting
 from hawker.ids import Digest, MachineId, first_ulid
 from hawker.log import bind
 from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
-from hawker.netpolicy.policies import Fences
+from hawker.netpolicy.policies import PolicyEnforcer
 from hawker.netpolicy.policies import by_app as policies_by_app
 from hawker.record.machine import ARCHIVED, DESTROYED, MACHINES, MachineRecord, machine_resource
 from hawker.record.move import AWAITED, INCOMING
@@ -94,7 +94,7 @@ class Look:
         networks: Networks | None,
         settings: Settings,
         clock: Clock,
-        fences: Fences,
+        enforcer: PolicyEnforcer,
         archive: Archive | None,
         volumes: VolumeLook,
     ) -> None:
@@ -105,7 +105,7 @@ class Look:
         self._networks = networks
         self._settings = settings
         self._clock = clock
-        self._fences = fences
+        self._enforcer = enforcer
         self._archive = archive
         self._volumes = volumes
 
@@ -262,11 +262,11 @@ class Look:
         return found
 
     async def _lost_policies(self, read: Books) -> list[Finding]:
-        """A machine that is being made or removed has its fence made or removed by its run."""
+        """A machine that is being made or removed has its filter made or removed by its run."""
         with self._store.snapshot() as reader:
             apps = policies_by_app(reader).keys()
         moving = any(record.app in apps for each, record in read.machines.items() if each in read.busy)
-        if moving or await self._fences.stand():
+        if moving or await self._enforcer.stand():
             return []
         return [Finding(Kind.LOST_POLICIES, "host", "the packet rules differ from the network policies")]
 

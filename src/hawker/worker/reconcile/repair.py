@@ -15,7 +15,7 @@ from hawker.fsm.runner import Runner
 from hawker.ids import Digest, MachineId, RunId
 from hawker.log import bind
 from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
-from hawker.netpolicy.policies import Fences
+from hawker.netpolicy.policies import PolicyEnforcer
 from hawker.record.app import org_of
 from hawker.record.machine import MACHINES, MachineRecord, machine_resource
 from hawker.record.move import OPEN_MOVE_OF
@@ -48,7 +48,7 @@ class Repairs:
         driver: NodeDriver,
         rootfs: Rootfs | None,
         networks: Networks | None,
-        fences: Fences,
+        enforcer: PolicyEnforcer,
         runner: Runner[Any],
         exits: ExitHandler,
         adoption: InstanceAdoption,
@@ -59,7 +59,7 @@ class Repairs:
         self._driver = driver
         self._rootfs = rootfs
         self._networks = networks
-        self._fences = fences
+        self._enforcer = enforcer
         self._runner = runner
         self._exits = exits
         self._adoption = adoption
@@ -92,7 +92,7 @@ class Repairs:
             case Kind.LOST_RULES:
                 return self._guard
             case Kind.LOST_POLICIES:
-                return self._fences.renew
+                return self._enforcer.renew
             case Kind.LOST_IMAGE:
                 return partial(self._write, partial(self._pull, digest=Digest(about)))
             case Kind.WRONG_SUM | Kind.WRONG_INDEX:
@@ -214,7 +214,7 @@ class Repairs:
             await self._rootfs.reveal(machine_id, seen.pid)
         elif kind is Kind.LOST_NETWORK and self._networks is not None:
             await self._networks.reconnect(machine_id, record.network, seen.pid)
-            await self._fences.renew_for(record.app)  # its bridge may be a new one
+            await self._enforcer.renew_for(record.app)  # its bridge may be a new one
             if self._store.get(MACHINES, machine_id) is None:  # destroyed meanwhile
                 await self._networks.delete(machine_id)
 
@@ -223,7 +223,7 @@ class Repairs:
         is moving to another node is reached there next."""
         if self._networks is not None and self._store.get(OPEN_MOVE_OF, record.id) is None:
             await self._networks.ensure(record.id, record.network)
-            await self._fences.renew_for(record.app)
+            await self._enforcer.renew_for(record.app)
             if self._store.get(MACHINES, record.id) is None:  # destroyed meanwhile
                 await self._networks.delete(record.id)
 

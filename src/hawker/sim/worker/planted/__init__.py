@@ -139,8 +139,8 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
     _plant(
         "fences-remembered",
         "what policies say is worked out once in a daemon's life",
-        WorkerKit(fences=daemon.Remembers),
-        I.FENCED,
+        WorkerKit(enforcer=daemon.Remembers),
+        I.ENFORCED,
     ),
     _plant("kept-volume", "a destroyed machine keeps its volume", WorkerKit(table=daemon.KeepsVolumes), I.ONE_MACHINE),
     _plant("volume-anew", "a volume is made anew when its step is repeated", WorkerKit(disks=host.makes_anew), I.KEPT),

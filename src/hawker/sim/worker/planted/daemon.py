@@ -17,7 +17,7 @@ from hawker.fsm.run import State
 from hawker.fsm.runner import Runner
 from hawker.host.network_policy import PacketFilter
 from hawker.ids import AppName, InstanceId, MachineId, OrderId
-from hawker.netpolicy.policies import Fences, HostFences
+from hawker.netpolicy.policies import HostFilters, PolicyEnforcer
 from hawker.node import Resources
 from hawker.record.machine import EVENTS, MACHINES, EventRecord, MachineRecord, machine_id_of
 from hawker.record.volume import VOLUMES
@@ -313,10 +313,10 @@ class RecordsTwice(ExitHandler):
         super()._exited(tx, machine_id, instance_id, exit)
 
 
-class Remembers(Fences):
+class Remembers(PolicyEnforcer):
     """Works out once in a daemon's life what policies say, and does not look at the records again."""
 
-    def __init__(self, store: Store, host: HostFences | None) -> None:
+    def __init__(self, store: Store, host: HostFilters | None) -> None:
         super().__init__(store, host)
         self._remembered: Sequence[PacketFilter] | None = None
 

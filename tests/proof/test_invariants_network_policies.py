@@ -38,5 +38,5 @@ async def test_difference_of_policies_is_told_by_its_machine(
         "another machine's": [PacketFilter(MachineId("00000000000001"), 7, ingress=WEB)],
     }[wrong]
     found = list(policies_at_rest(worker.store, standing))
-    assert {each.invariant for each in found} == {Invariant.FENCED}
+    assert {each.invariant for each in found} == {Invariant.ENFORCED}
     assert machine_id in {each.about for each in found}
