@@ -5,7 +5,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.x509.oid import ExtensionOID
 
 from hawker.auth.node_certificate import NodeAuthority, NodePapers, identity_of
-from hawker.auth.peer_key import authority_key, luggage_key, peer_token
+from hawker.auth.peer_key import app_bundle_key, authority_key, peer_token
 from hawker.http.mutual_tls import AUTHORITIES, name_of
 from hawker.ids import NodeId
 
@@ -35,7 +35,7 @@ def test_every_node_has_the_same_authority_and_other_keys_have_others() -> None:
     key = NodeAuthority(KEY)
     public = x509.load_pem_x509_certificate(key.pem.encode()).public_key()
     assert isinstance(public, Ed25519PublicKey)
-    assert authority_key(KEY) not in (luggage_key(KEY), peer_token(KEY).encode())
+    assert authority_key(KEY) not in (app_bundle_key(KEY), peer_token(KEY).encode())
 
 
 def test_while_keys_change_the_first_issues_and_all_are_trusted() -> None:

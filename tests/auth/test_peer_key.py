@@ -2,7 +2,7 @@
 
 import pytest
 
-from hawker.auth.peer_key import PeerTokens, luggage_key, peer_token
+from hawker.auth.peer_key import PeerTokens, app_bundle_key, peer_token
 from hawker.errors import Unauthorized
 from hawker.permission import Action, Attempt
 
@@ -10,17 +10,17 @@ KEY, OTHER = bytes(32), bytes([1] * 32)
 
 
 def test_every_node_with_the_key_makes_the_same() -> None:
-    assert peer_token(KEY) == peer_token(bytes(32)) and luggage_key(KEY) == luggage_key(bytes(32))
+    assert peer_token(KEY) == peer_token(bytes(32)) and app_bundle_key(KEY) == app_bundle_key(bytes(32))
 
 
 def test_another_key_makes_another() -> None:
-    assert peer_token(KEY) != peer_token(OTHER) and luggage_key(KEY) != luggage_key(OTHER)
+    assert peer_token(KEY) != peer_token(OTHER) and app_bundle_key(KEY) != app_bundle_key(OTHER)
 
 
 def test_a_token_says_what_it_is_and_nothing_of_the_luggage() -> None:
     token = peer_token(KEY)
     assert token.startswith("hwp_") and len(token) == 68
-    assert luggage_key(KEY).hex() not in token and len(luggage_key(KEY)) == 32
+    assert app_bundle_key(KEY).hex() not in token and len(app_bundle_key(KEY)) == 32
 
 
 pytestmark = pytest.mark.anyio

@@ -21,7 +21,7 @@ def peer_token(key: bytes) -> str:
     return f"{PREFIX}{_derived(key, b'hawker peer token').hex()}"
 
 
-def luggage_key(key: bytes) -> bytes:
+def app_bundle_key(key: bytes) -> bytes:
     """32 bytes."""
     return _derived(key, b"hawker luggage")
 

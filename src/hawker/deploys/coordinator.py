@@ -330,11 +330,11 @@ def opened_state(sealed: bytes, nodes: CoordinatingNodes) -> DeployState:
 def put_state(tx: Tx, state: DeployState, nodes: CoordinatingNodes) -> None:
     """What is here of the deploy is this from now on, and its app is known."""
     fields = msgspec.structs.asdict(state.app)
-    luggage = fields.pop("luggage")
+    packed = fields.pop("luggage")
     app = AppRecord(**{**fields, "name": AppName(state.app.name)})
     there = tx.get(APPS, app.name)
     if there is None or there.home is not None:
-        nodes.unpack(tx, app, luggage)
+        nodes.unpack(tx, app, packed)
     version = state.deploy.version
     key = deploy_key(app.name, version)
     tx.put(RELEASES, key, state.release)

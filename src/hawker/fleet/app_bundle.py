@@ -13,7 +13,7 @@ import msgspec
 from hawker.api.contract.market import OrderedApp
 from hawker.api.contract.owner import AppCopy
 from hawker.app import app_name
-from hawker.auth.peer_key import luggage_key
+from hawker.auth.peer_key import app_bundle_key
 from hawker.clock import Clock
 from hawker.errors import Conflict, Fault, NotFound, Unavailable
 from hawker.ids import AppName, NodeId
@@ -246,6 +246,6 @@ def vaults_of(keys: Callable[[], Sequence[bytes]], clock: Clock) -> Callable[[],
         now = keys()
         for key in [key for key in known if key not in now]:
             del known[key]
-        return [known.setdefault(key, Vault(luggage_key(key), clock)) for key in now]
+        return [known.setdefault(key, Vault(app_bundle_key(key), clock)) for key in now]
 
     return vaults

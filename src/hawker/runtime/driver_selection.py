@@ -42,7 +42,7 @@ MICROVMS = ("cloud-hypervisor", "firecracker", QEMU)
 NAMES = (*MICROVMS, CONTAINER, PROCESS)
 """The best first."""
 
-_log = bind("hawker.roster")
+_log = bind("hawker.driver_selection")
 _WORKS = {
     CONTAINER: "crun, nftables and control groups are there; machines share the host's kernel",
     PROCESS: "needs nothing; machines are processes of this host, and nothing of it is hidden from them",

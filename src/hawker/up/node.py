@@ -173,8 +173,8 @@ async def _live(
     there."""
     facts, place, metrics = read_facts(), Place(settings.data_dir), build_metrics(VERSION)
     exporter = load_exporter() if settings.otel_endpoint else None
-    roster = DriverSelection(settings, facts, place, clock)
-    drivers = await roster.decide()
+    selection = DriverSelection(settings, facts, place, clock)
+    drivers = await selection.decide()
     archive = archive_of(settings, place)
     preferences = load_preferences(settings.market)
     labels_of(settings.labels)
@@ -190,8 +190,8 @@ async def _live(
             await enter(store)
             node = await _node_record(store, place, settings.region, clock)
         place.remember(node.id)
-        roster.remember(drivers)
-        driver = roster.driver(drivers, node.id)
+        selection.remember(drivers)
+        driver = selection.driver(drivers, node.id)
         if settings.machine_api and not driver.features.network:
             raise CannotStart(f"--machine-api needs machines with networks of their own; driver {driver.name} has none")
         settings = _with_layers(settings, place, driver, store)
@@ -208,7 +208,7 @@ async def _live(
         with or_refuse(settings.data_dir):
             deps = await deps_of(settings, place, driver, node.id, store, images, clock, archive)
         traces = traces_of(stack, exporter, settings, node, metrics) if exporter else None
-        parts = parts_of(deps, node, facts, http, metrics, traces, roster.looked, lambda: store.lacks_reserve)
+        parts = parts_of(deps, node, facts, http, metrics, traces, selection.looked, lambda: store.lacks_reserve)
         patience = StallLimits(report_s=settings.watchdog_report_s, end_s=settings.watchdog_end_s)
         with Watchdog(clock, patience, metrics.loop).watching():
             async with AsyncExitStack() as around:

@@ -191,12 +191,12 @@ def own(tx: Tx, deps: FlowDeps, node: NodeRecord, move_id: str, unit: Delivered,
     if record.state not in AWAITED:
         return record
     fields = msgspec.structs.asdict(carried)
-    luggage = fields.pop("luggage")
+    packed = fields.pop("luggage")
     app = AppRecord(**{**fields, "name": AppName(carried.name)})
     there = tx.get(APPS, app.name)
     if there is not None and there.id != app.id:
         raise WrongState(f"app '{app.name}' is another app at node {node.id}")
-    deps.others.there.unpack(tx, app, luggage)
+    deps.others.there.unpack(tx, app, packed)
     if tx.get(APPS, app.name) is None:
         tx.put(APPS, app.name, app)
     hold(tx, record.holds, Resources())
