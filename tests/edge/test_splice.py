@@ -9,7 +9,7 @@ import pytest
 
 from hawker.edge import splice
 from hawker.edge.splice import UNSENT_MAX, Side
-from hawker.http.untaken import UNTAKEN_S
+from hawker.http.untaken import Untaken
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -74,7 +74,7 @@ async def test_an_upgraded_client_that_is_gone_is_lost(monkeypatch: pytest.Monke
     """Gone is one of whose kernel nothing is heard, which TCP itself believes after a quarter of an hour."""
     gone: list[object] = []
     monkeypatch.setattr(splice, "_LOOK_S", 0.01)
-    monkeypatch.setattr(splice, "is_deaf", lambda transport, for_s: for_s == UNTAKEN_S and transport in gone)
+    monkeypatch.setattr(Untaken, "is_gone", lambda untaken, transport, now: transport in gone)
     (_, ours), (_, theirs) = side(), side()
     ours.abort.side_effect = lambda: ours.set_protocol.call_args.args[0].connection_lost(None)
     async with anyio.create_task_group() as tasks:

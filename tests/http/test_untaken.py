@@ -14,8 +14,14 @@ NOTHING_MOVES = [(0.0, 100, 50), (30.0, 100, 50), (50.0, 100, 50), (60.0, 100, 5
 def transport(buffered: int, told: bytes | None) -> Mock:
     made = Mock(spec=asyncio.Transport)
     made.get_write_buffer_size.return_value = buffered
-    made.get_extra_info.return_value = None if told is None else Mock(getsockopt=lambda *of: told)
+    made.get_extra_info.return_value = (
+        None if told is None else Mock(getsockopt=lambda level, option, size: told[:size])
+    )
     return made
+
+
+def heard(data_ms: int, acknowledged_ms: int, acknowledged: int, under_way: int = 1) -> bytes:
+    return struct.pack("=24xI24xII60xQ16xI", under_way, data_ms, acknowledged_ms, acknowledged, 0)
 
 
 def told(acknowledged: int, under_way: int = 3) -> bytes:
@@ -58,9 +64,16 @@ def test_client_to_which_nothing_is_on_its_way_is_waited_for() -> None:
 
 def test_client_that_is_gone_is_found_while_nothing_waits_for_it() -> None:
     streams = UntakenStreams(Mock(waiting=0), {})
-    alive, silent = (transport(0, struct.pack("=24xI28xI", 1, ms)) for ms in (59_999, 60_000))
+    alive, silent = (transport(0, heard(ms, ms, 7)) for ms in (59_999, 60_000))
     looks = ((0.0, alive), (29.0, silent), (30.0, silent))
     assert [streams.too_long(of, now, blocked=False) for now, of in looks] == [False, False, True]
+
+
+@pytest.mark.parametrize(("acknowledged", "under_way"), [(7, 0), (6, 1)], ids=["nothing was under way", "it took some"])
+def test_client_that_may_have_had_no_time_is_not_gone(acknowledged: int, under_way: int) -> None:
+    first, then = heard(60_000, 60_000, acknowledged, under_way), heard(60_000, 60_000, 7)
+    untaken = Untaken()
+    assert [untaken.is_gone(transport(0, of), now) for now, of in ((0.0, first), (30.0, then))] == [False, False]
 
 
 def test_streams_are_told_when_they_hold_too_much_and_when_that_is_over() -> None:
@@ -133,12 +146,19 @@ def test_streams_that_hold_up_others_are_waited_for_less_long() -> None:
 
 
 @pytest.mark.parametrize(
-    ("under_way", "silent_ms", "deaf"), [(1, 20_000, True), (1, 19_999, False), (0, 120_000, False), (9, 0, False)]
+    ("under_way", "data_ms", "acknowledged_ms", "deaf"),
+    [
+        (1, 20_000, 20_000, True),
+        (1, 20_000, 19_999, False),
+        (1, 19_999, 20_000, False),
+        (0, 120_000, 120_000, False),
+        (9, 0, 0, False),
+    ],
 )
 def test_deaf_is_a_client_whose_kernel_leaves_what_is_sent_without_an_answer(
-    under_way: int, silent_ms: int, deaf: bool
+    under_way: int, data_ms: int, acknowledged_ms: int, deaf: bool
 ) -> None:
-    assert is_deaf(transport(0, struct.pack("=24xI28xI", under_way, silent_ms)), 20.0) is deaf
+    assert is_deaf(transport(0, heard(data_ms, acknowledged_ms, 0, under_way)), 20.0) is deaf
 
 
 @pytest.mark.parametrize("said", [None, b"old"])

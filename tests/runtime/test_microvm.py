@@ -69,7 +69,7 @@ async def test_a_volume_is_held_still_and_trimmed_while_commands_have_all_ways_t
             with pytest.raises(Unavailable, match="ways into the machine are taken"):
                 await there.driver.exec(spec.machine_id, command)
             async with there.driver.freeze_volume(spec.machine_id, "data", 30):
-                pass
+                assert (await there.driver.volume_usage(spec.machine_id, "data")).blocks > 0
             await there.driver.trim_volume(spec.machine_id, "data", 0, 1 << 30)
         finally:
             for session in sessions:

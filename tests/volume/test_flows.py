@@ -166,7 +166,7 @@ async def test_fork_that_is_in_use_outlives_an_abort_of_what_makes_it_larger(
         if is_deleted:
             assert (await shelf.undelete(fork)).state == "extending"
         else:
-            assert shelf.volume(fork).state is VolumeState.HYDRATING and shelf.volume(fork).machine == machine_id
+            assert shelf.volume(fork).state is VolumeState.EXTENDING and shelf.volume(fork).machine == machine_id
         await eventually(stall.clock, lambda: shelf.volume(fork).state is VolumeState.CREATED, 2 * LOOKS_EVERY_S)
         assert stall.disks.files[fork].filesystem_bytes == 2 << 30 and stall.disks.made[fork] == 1
         check_at_rest(stall)
@@ -244,16 +244,16 @@ async def test_fork_that_a_machine_got_first_outlives_what_can_never_make_it_lar
             tasks.start_soon(order)
             await eventually(stall.clock, lambda: bool(_copies_in(stall, state)), 120)
             machine_id = await worker.started(mounts=[{"name": "copy", "path": "/data"}])
-            [fork] = _copies_in(stall, VolumeState.HYDRATING)
+            [fork] = _copies_in(stall, VolumeState.EXTENDING)
             shelf.write(fork)
             await worker.destroy(machine_id, force=True)
             await eventually(stall.clock, lambda: shelf.volume(fork).machine is None, 60)
             stall.disks.files[fork].damaged = True
-        assert [answer.state for answer in answers] == ["hydrating"]
+        assert [answer.state for answer in answers] == ["extending"]
         [made] = [run for run in worker.parts.runner.list() if run.flow == "volume_fork"]
         assert made.error is not None and "is damaged" in made.error
         await stall.clock.sleep(2 * LOOKS_EVERY_S)
-        assert (shelf.volume(fork).state, shelf.content(fork)) == (VolumeState.HYDRATING, 2)
+        assert (shelf.volume(fork).state, shelf.content(fork)) == (VolumeState.EXTENDING, 2)
 
 
 def _copies_in(stall: MemoryWorld, state: VolumeState) -> list[VolumeId]:

@@ -20,7 +20,7 @@ from hawker.deferred import deferred
 from hawker.deploys.deploy_table import LAST_STAGE, DeployTable
 from hawker.errors import LeaseHeld, MoveUnderWay, Unavailable
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, HandOff, Outcome, Step, StepContext
-from hawker.machine import GONE
+from hawker.machine import GONE, State
 from hawker.record.deploy import DEPLOYS, DeployWish, SlotKind, SlotRecord, SlotState, deploy_key
 from hawker.store.contract import Store, Tx
 
@@ -363,9 +363,10 @@ async def _into_routing(deploy: "moves.Moves", slot: SlotRecord) -> None:
     one after the other. A lease or a move refuses both, so one that is in routing stays there. Raises `HawkerError`."""
     try:
         await deploy.change_machine(UNCORDON_MACHINE, slot)
-    except (LeaseHeld, MoveUnderWay):
+    except (LeaseHeld, MoveUnderWay) as refused:
         machine = await deploy.get(slot)
-        if machine.cordoned or machine.state in GONE:
+        stopped = isinstance(refused, MoveUnderWay) and machine.state is not State.STARTED  # until it has moved
+        if machine.cordoned or machine.state in GONE or stopped:
             raise
 
 

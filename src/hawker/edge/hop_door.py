@@ -50,7 +50,7 @@ _log = bind("hawker.edge")
 
 class _Guest(Side, HeardOut):
     """One conversation of another host's edge with a machine. `kept` gets the machine's connection when that may be
-    used again; one that has yet to read ends once it has, or soon: its visit lasts until then. Keeps `HeardOut`."""
+    used again; one that has yet to read ends once it has, or reads no more, and with it its visit. Keeps `HeardOut`."""
 
     def __init__(self, kept: Callable[[Side], None]) -> None:
         super().__init__()
@@ -65,8 +65,15 @@ class _Guest(Side, HeardOut):
     def connection_lost(self, error: Exception | None) -> None:
         side = self.peer
         super().connection_lost(error)
-        if side is not None and side.has_unsent:
-            asyncio.get_running_loop().call_later(_LET_READ_S, side.give_up)
+        if side is not None:
+            _let_read(side)
+
+
+def _let_read(side: Side) -> None:
+    """Until the machine has read all, as long as it reads."""
+    unsent, later = side.unsent, asyncio.get_running_loop().call_later
+    if unsent:
+        later(_LET_READ_S, lambda: _let_read(side) if side.unsent < unsent else side.give_up())
 
 
 class _Host:

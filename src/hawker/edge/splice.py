@@ -22,14 +22,14 @@ from hawker.edge.visits import Counters, Spawn, Visits
 from hawker.edge.writing import TcpEnds, proxy_head
 from hawker.fair.connections import ConnectionTable
 from hawker.feed import EdgeLogLine
-from hawker.http.untaken import UNTAKEN_S, is_deaf
+from hawker.http.untaken import Untaken
 from hawker.ids import AppName, new_ulid
 
 UNSENT_MAX = 256 << 10
 """Bytes that may wait for one side before the other side is not read any more."""
 ROOM_AT = UNSENT_MAX // 4
 """So few must be left before a transport says that there is room again: what asyncio and uvloop choose."""
-_LOOK_S = 30.0
+_LOOK_S = 31.0  # `Untaken` looks anew then
 _LINGER_NOTHING = struct.pack("ii", 1, 0)
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 30), (socket.TCP_KEEPCNT, 4))
 _HOP_PROBES = ((socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 6), (socket.TCP_USER_TIMEOUT, 10_000))
@@ -121,11 +121,12 @@ class Side(asyncio.Protocol):
     def reusable(self) -> bool:
         """It can be joined again: nothing came that nobody has heard, nor its end, and all that was said has gone."""
         open_still = self.transport is not None and not self.transport.is_closing()
-        return open_still and not (self.has_unsent or self._ended or self.early)
+        return open_still and not (self.unsent or self._ended or self.early)
 
     @property
-    def has_unsent(self) -> bool:
-        return self.transport is not None and self.transport.get_write_buffer_size() > 0
+    def unsent(self) -> int:
+        """Bytes that wait for the other end to read."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
 
     def rest(self) -> None:
         """Joined with nobody."""
@@ -170,10 +171,11 @@ async def pass_both_ways(
         end.set_protocol(side)
     sides[0].join(sides[1])
     try:
+        untaken, now = Untaken(), asyncio.get_running_loop().time
         while not over.is_set():
             with anyio.move_on_after(_LOOK_S):
                 await over.wait()
-            if sides[0].transport is not None and is_deaf(sides[0].transport, UNTAKEN_S):
+            if sides[0].transport is not None and untaken.is_gone(sides[0].transport, now()):
                 sides[0].give_up()  # else TCP tries for a quarter of an hour
     finally:
         for side in sides:

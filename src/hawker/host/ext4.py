@@ -144,8 +144,9 @@ async def filesystem_damage(file: Path, *, confined: bool = False) -> str | None
     """What is wrong with the filesystem in a copy that is thrown away; None when it is whole. What its journal has is
     done first, as a mount would. `confined` and errors are as of `check_filesystem`."""
     with locked(file) as lock:
-        await _work("e2fsck", "-y", "-E", "journal_only", file=file, lock=lock, confined=confined)
+        _check_looked(await _work("e2fsck", "-y", "-E", "journal_only", file=file, lock=lock, confined=confined))
         status = await _work("e2fsck", "-fn", file=file, lock=lock, confined=confined)
+    _check_looked(status)
     return f"its filesystem is damaged: e2fsck -fn ended with {status}" if status else None
 
 

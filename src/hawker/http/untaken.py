@@ -17,7 +17,7 @@ CROWD_BYTES, ROOM_BYTES = 1 << 20, 768 << 10
 """So much may wait for one client of HTTP/2 on all of its streams; then nothing is added until it is less again."""
 _LOOK_S, _ASK_S = 5.0, 30.0
 _TCP_INFO = struct.Struct("=24xI92xQ16xI")  # of `tcp_info`: packets under way, bytes acknowledged, bytes not sent yet
-_HEARD = struct.Struct("=24xI28xI")  # of `tcp_info`: packets under way, milliseconds since anything was acknowledged
+_HEARD = struct.Struct("=24xI24xII")  # of `tcp_info`: packets under way, milliseconds since data, and acknowledgements
 
 
 def is_deaf(transport: asyncio.BaseTransport, for_s: float) -> bool:
@@ -26,26 +26,29 @@ def is_deaf(transport: asyncio.BaseTransport, for_s: float) -> bool:
     told = _tcp_info(transport, _HEARD.size)
     if len(told) != _HEARD.size:
         return False
-    under_way, silent_ms = _HEARD.unpack(told)
-    deaf: bool = under_way > 0 and silent_ms >= 1000 * for_s
+    under_way, *silent_ms = _HEARD.unpack(told)
+    deaf: bool = under_way > 0 and min(silent_ms) >= 1000 * for_s
     return deaf
 
 
 class Untaken:
     """Of one connection."""
 
-    __slots__ = ("_acknowledged", "_ask_at", "_buffered", "_look_at", "_since", "on_its_way")
+    __slots__ = ("_acknowledged", "_ask_at", "_buffered", "_left", "_look_at", "_since", "on_its_way")
 
     def __init__(self) -> None:
-        self._ask_at = 0.0
+        self._ask_at, self._left = 0.0, -1
         self.forget()
 
     def is_gone(self, transport: asyncio.Transport, now: float) -> bool:
-        """To be called now and then: whether it is deaf, also while nothing waits for it here."""
+        """To be called now and then: whether it is deaf, also while nothing waits for it here. What is on its way has
+        been so for half a minute: something that was sent just now proves nothing."""
         if now < self._ask_at:
             return False
-        self._ask_at = now + _ASK_S
-        return is_deaf(transport, UNTAKEN_S)
+        self._ask_at, left = now + _ASK_S, self._left
+        acknowledged, unacknowledged = _told(transport)
+        self._left = acknowledged if unacknowledged else -1
+        return left == self._left != -1 and is_deaf(transport, UNTAKEN_S)
 
     def forget(self) -> None:
         """It takes what there is."""

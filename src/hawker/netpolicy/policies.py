@@ -141,7 +141,7 @@ _PAGE = 200
 
 
 class HostFilters(Protocol):
-    """PolicyEnforcer on the host; they outlive the daemon."""
+    """Packet filters on the host; they outlive the daemon."""
 
     async def install_filters(self, wanted: Sequence[PacketFilter]) -> None:
         """These and no others, in one go; nothing is touched where they stand. Raises `HawkerError` or `OSError`."""

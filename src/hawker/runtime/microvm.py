@@ -202,6 +202,7 @@ class MicroVMDriver(PilotDriver):
     def __init__(self, microvms: MicroVMTechnology, machines: Path, clock: Clock) -> None:
         super().__init__(microvms, machines, clock)
         self._microvms = microvms
+        self._counting: set[MachineId] = set()  # one at a time may have a way that is kept
 
     # --- volumes
 
@@ -219,8 +220,14 @@ class MicroVMDriver(PilotDriver):
 
     async def volume_usage(self, machine_id: MachineId, name: str) -> VolumeUsage:
         volume = self._volume(machine_id, name)
-        async with self._asked(machine_id, ANSWER_TIMEOUT_S, kept=False) as pilot:  # clients ask, as often as they like
-            return await requests.usage(pilot, volume.target)
+        kept = machine_id not in self._counting  # clients ask, too, as often as they like
+        self._counting.add(machine_id)
+        try:
+            async with self._asked(machine_id, ANSWER_TIMEOUT_S, kept=kept) as pilot:
+                return await requests.usage(pilot, volume.target)
+        finally:
+            if kept:
+                self._counting.discard(machine_id)
 
     async def trim_volume(self, machine_id: MachineId, name: str, start: int, count: int) -> None:
         target = self._volume(machine_id, name).target if name else "/"

@@ -11,7 +11,7 @@ from hawker.errors import NotFound, Unprocessable, WrongState
 from hawker.ids import AppName, MachineId, VolumeId
 from hawker.record.machine import MachineRecord
 from hawker.record.move import OPEN_MOVE_OF, check_here
-from hawker.record.volume import GOING, VOLUMES, VOLUMES_BY_APP, Fstype, VolumeRecord
+from hawker.record.volume import GOING, VOLUMES, VOLUMES_BY_APP, Fstype, VolumeRecord, VolumeState
 from hawker.store.contract import Reader, Tx
 from hawker.volume.losses import check_usable
 
@@ -43,7 +43,10 @@ def attach(tx: Tx, machine: MachineRecord, now: float, *, to_guest: bool = False
 
 
 def _take(tx: Tx, volume: VolumeRecord, now: float, **fields: object) -> None:
-    tx.put(VOLUMES, volume.id, msgspec.structs.replace(volume, unused=False, updated_at=now, **fields))
+    """A fork that is not as large as ordered yet is from here on a volume that is being extended."""
+    state = VolumeState.EXTENDING if volume.state is VolumeState.HYDRATING else volume.state
+    taken = msgspec.structs.replace(volume, state=state, unused=False, updated_at=now, **fields)
+    tx.put(VOLUMES, volume.id, taken)
 
 
 def findable(reader: Reader, app: AppName, config: MachineConfig, *, to_guest: bool = False) -> None:

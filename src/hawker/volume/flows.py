@@ -199,7 +199,8 @@ def _filled(tx: Tx, context: Context[VolumeInput], made_gb: int) -> None:
     """A machine that was given the fork while it was in the making has it from now on."""
     record = context.deps.volumes.get(tx, volume_id_in(context))
     unused = record.machine is None and record.lent_by is None
-    _turn(tx, context, VolumeState.HYDRATING, made_gb=made_gb, unused=unused)
+    state = VolumeState.HYDRATING if unused else VolumeState.EXTENDING
+    _turn(tx, context, state, made_gb=made_gb, unused=unused)
 
 
 async def fit(context: Context[VolumeInput]) -> Outcome:
