@@ -16,11 +16,11 @@ from hawker.permission import Action
 
 class Organization(Answer, frozen=True, kw_only=True):
     name: str
-    """The same as the slug."""
+    """The organization's name, which is its slug: an organization has no other name here."""
     slug: str
-    """Lower-case letters, digits and dashes."""
+    """The organization's slug in paths: lower-case letters, digits and dashes."""
     internal_numeric_id: int = 0
-    """1 for any: nothing here goes by it."""
+    """A number that clients expect: 1 for any organization; no call takes it."""
 
 
 class App(Answer, frozen=True, kw_only=True):
@@ -29,26 +29,26 @@ class App(Answer, frozen=True, kw_only=True):
     id: str
     """16 hexadecimal digits, never given twice: an app that is made again has another one."""
     internal_numeric_id: int
-    """0 to 2147483647, by chance."""
+    """A random number that clients expect, 0 to 2147483647; no call takes it."""
     name: str
     """At most 63 lower-case letters, digits and dashes; unique in the cluster."""
     network: str
     """The name of its private network in its organization; empty for the organization's default one."""
     status: str
     machine_count: int
-    """Without those that were destroyed."""
+    """How many machines the app has, 0 or more, without those that were destroyed."""
     volume_count: int
-    """Without those that were destroyed."""
+    """How many volumes the app has, 0 or more, without those that were destroyed."""
     organization: Organization
     created_at: int
 
 
 class AppList(Answer, frozen=True, kw_only=True):
     total_apps: int
-    """On all pages, of those that the token may see."""
+    """How many apps the token may see, 0 or more, on all pages together."""
     apps: tuple[App, ...]
     next_cursor: str | None = None
-    """For the page behind this one; null on the last."""
+    """The `cursor` with which the next call shows the next page; null on the last page."""
 
 
 class CreateAppRequest(Request, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class CreateAppRequest(Request, frozen=True, kw_only=True):
     app_role_id: str | None = None
     """Taken for clients that send it; nothing is done with it."""
     idempotency_key: str | None = None
-    """A call with the same one is answered with the app that the first one made. The header goes behind it."""
+    """A second call with the same key and name answers the first call's app. It wins over the header."""
 
 
 # Calls about apps.
@@ -83,7 +83,7 @@ class ListAppsQuery(msgspec.Struct, frozen=True, kw_only=True):
     app_role: str | None = None
     limit: AppsLimit | None = None
     cursor: str | None = None
-    """What the last page gave as the next one; absent for the first page."""
+    """The `next_cursor` of the page before: this page begins after it; absent: the first page."""
 
 
 class CreateAppQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,20 +168,20 @@ class AssignIpRequest(Request, frozen=True, kw_only=True):
     }
 
     type: str | None = None
-    """What kind of address: see `rules`."""
+    """The kind of address: `v4`, `v6`, `shared_v4` or `private_v6`; another one is refused."""
     region: str | None = None
-    """Must lead to the node's; absent or `global`: any."""
+    """A region that the node's region must be in, else the call is refused; absent or `global`: any."""
     org_slug: str | None = None
     network: str | None = None
     service_name: str | None = None
-    """At most 63 characters, for people and flyctl."""
+    """A word of at most 63 characters, shown to people and flyctl, without another effect."""
 
 
 class IpNetwork(Answer, frozen=True, kw_only=True):
     name: str
-    """The private network's."""
+    """The name of the private network that the address is in."""
     org_slug: str
-    """Of the organization whose network it is."""
+    """The slug of the organization that has the private network."""
 
 
 class IpAssignment(Answer, frozen=True, kw_only=True):
@@ -190,13 +190,13 @@ class IpAssignment(Answer, frozen=True, kw_only=True):
     id: str
     """A ULID: later ones of an app have greater ones."""
     ip: str
-    """IPv4 or IPv6, in its usual form."""
+    """The address, IPv4 or IPv6, in its usual form."""
     type: str
-    """`v4`, `v6`, `shared_v4` or `private_v6`."""
+    """The kind of address: `v4`, `v6`, `shared_v4` or `private_v6`."""
     region: str
-    """As it was asked for; `global` where nothing was."""
+    """The region that the call asked for; `global` where it asked for none."""
     service_name: str
-    """As it was asked for; may be empty."""
+    """The service's name that the call gave; empty where it gave none."""
     shared: bool
     created_at: datetime
     network: IpNetwork | None = None

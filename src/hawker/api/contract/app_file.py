@@ -15,7 +15,7 @@ class AppFileParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
     """The app whose machines may have the file."""
     digest: str
-    """Of the content, `sha256:` and 64 hexadecimal digits; what is sent must have it."""
+    """The content's digest, `sha256:` and 64 hexadecimal digits; what is sent must have it."""
 
 
 class AppFileQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class HandedFileParams(msgspec.Struct, frozen=True, kw_only=True):
     app_id: str
     """The app's id, which no other app ever has."""
     digest: str
-    """Of the content, `sha256:` and 64 hexadecimal digits."""
+    """The content's digest, `sha256:` and 64 hexadecimal digits."""
 
 
 class HandedFileQuery(msgspec.Struct, frozen=True, kw_only=True):

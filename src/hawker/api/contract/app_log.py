@@ -38,15 +38,15 @@ class LogLine(Answer, frozen=True, kw_only=True, gc=False):
     """Code of the node's region."""
     position: int
     machine: str
-    """Id of the machine that it is of."""
+    """The id of the machine that the line is of."""
     container: str = ""
-    """Its name; empty in a machine without containers."""
+    """The name of the container that wrote the line; empty in a machine without containers."""
     stream: int
     level: str
     provider: str
     release: str = ""
     text: str
-    """One line, without its end; written by the app, and not trusted."""
+    """One line, without its line end; the app wrote it, so clients must not trust it."""
 
 
 class AppLogQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class AppLogPage(Answer, frozen=True, kw_only=True):
 
     lines: tuple[LogLine, ...]
     next: str
-    """Where the next page begins: give it back as it is. Always set, also where nothing is new."""
+    """The place where the next page begins: clients give it back as `after`. It is set on every page."""
     more: bool = False
     away: tuple[str, ...] = ()
 
@@ -93,9 +93,9 @@ class NodeLogQuery(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None
     """Unix seconds; only lines of this moment or later."""
     machine: str = ""
-    """A machine's id: only its lines; those of all machines if empty."""
+    """A machine's id: the answer has only lines of it; empty: lines of all machines."""
     release: str = ""
-    """A release's number: only lines of its machines; those of all if empty."""
+    """A release's number: the answer has only lines of its machines; empty: lines of all."""
     wait_s: Annotated[float, msgspec.Meta(ge=0, le=LONGEST_WAIT_S)] = 0.0
 
 
@@ -105,7 +105,7 @@ class NodeLogPart(Answer, frozen=True, kw_only=True):
     lines: tuple[LogLine, ...]
     position: int
     more: bool = False
-    """There is more of it right now."""
+    """True when the node has more lines right now, behind `position`."""
 
 
 def places_of(token: str) -> dict[str, int]:

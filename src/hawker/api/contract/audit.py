@@ -51,7 +51,7 @@ class AuditPage(Answer, frozen=True, kw_only=True):
 
     lines: tuple[AuditLine, ...]
     next: str
-    """Where the next page begins: give it back as it is."""
+    """The place where the next page begins: clients give it back as `after`."""
     more: bool = False
     away: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
@@ -66,11 +66,11 @@ class NodeAuditQuery(AuditSelection, frozen=True, kw_only=True):
 
 class NodeAuditLine(Answer, frozen=True, kw_only=True):
     at: str
-    """When it was written, as in `entry`."""
+    """The moment when the node wrote the line, as `entry` has it."""
     entry: str
     """The line of the log as it is written, JSON."""
     position: int
-    """Its place in the node's log: later ones have greater ones."""
+    """The line's place in the node's log; a later line has a greater one."""
 
 
 class NodeAuditPart(Answer, frozen=True, kw_only=True):
@@ -80,9 +80,9 @@ class NodeAuditPart(Answer, frozen=True, kw_only=True):
     position: int | None
     seen: str = ""
     more: bool = False
-    """There is more of it right now."""
+    """True when the node has more lines right now, behind `position`."""
     broken: str = ""
-    """Where the log was changed, and why it is known; empty where it was not."""
+    """The place where somebody changed the log, and why it is known; empty for a log that is whole."""
 
 
 LIST_AUDIT = Unary(

@@ -51,5 +51,5 @@ class Failed(Answer, frozen=True, kw_only=True, tag_field="type", tag="failed"):
     """The last line of a stream, or message of a socket, that failed after it had begun."""
 
     http_status: int
-    """What the call would have been answered with at its beginning, 400 to 599."""
+    """The HTTP status that the call would have had if it had failed at its beginning, 400 to 599."""
     problem: Problem

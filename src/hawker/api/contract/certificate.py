@@ -21,14 +21,14 @@ class ImportCertificateRequest(Request, frozen=True, kw_only=True):
     """`fullchain` and `private_key` are PEM; the host's own certificate comes first."""
 
     hostname: str
-    """What clients ask for, in any case; the first label may be `*`. The certificate must be for it."""
+    """The host name, which the certificate must be for, in any case; its first label may be `*`."""
     fullchain: str
     private_key: str
 
 
 class OrderCertificateRequest(Request, frozen=True, kw_only=True):
     hostname: str
-    """What clients ask for, in any case; the first label may be `*`."""
+    """The host name that the certificate is to be for, in any case; its first label may be `*`."""
 
 
 class IssuedCertificate(Answer, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class IssuedCertificate(Answer, frozen=True, kw_only=True):
 
     type: str
     certificate_authority: str
-    """The name of who issued it, as the certificate has it."""
+    """The name of the authority that issued the certificate, as the certificate has it."""
     expires_at: datetime
 
 
@@ -47,7 +47,7 @@ class CertificateEntry(Answer, frozen=True, kw_only=True):
     source: str
     status: str
     issuer: str
-    """The name of who issued it, as the certificate has it."""
+    """The name of the authority that issued the certificate, as the certificate has it."""
     created_at: datetime
     expires_at: datetime
     issued: tuple[IssuedCertificate, ...]
@@ -57,9 +57,9 @@ class AcmeChallenge(Answer, frozen=True, kw_only=True):
     """Empty where this node answers no names of its own."""
 
     name: str = ""
-    """Where a CNAME is to be, below the host name."""
+    """The name at which a CNAME record is to be set: `_acme-challenge.` and the host name."""
     target: str = ""
-    """Where that CNAME is to lead."""
+    """The name that the CNAME record is to lead to; it is below the platform's domain."""
 
 
 class Ownership(Answer, frozen=True, kw_only=True):
@@ -68,55 +68,55 @@ class Ownership(Answer, frozen=True, kw_only=True):
 
     name: str
     app_value: str
-    """It shows the host name to be this app's."""
+    """The value that shows that the host name is this app's: `app-` and 10 digits of the app's id."""
     org_value: str
-    """It shows the host name to be any app's of the organization."""
+    """The value that shows that the host name is the organization's, and any of its apps may have it."""
 
 
 class DnsRequirements(Answer, frozen=True, kw_only=True):
     """What the host name should lead to. Without addresses of the app: an address of its host."""
 
     a: tuple[str, ...]
-    """IPv4 addresses of the app."""
+    """The public IPv4 addresses of the app."""
     aaaa: tuple[str, ...]
-    """IPv6 addresses of the app."""
+    """The public IPv6 addresses of the app."""
     acme_challenge: AcmeChallenge
     ownership: Ownership
     cname: str = ""
-    """A name of the app that does as well; empty where the platform has no domain."""
+    """The app's name below the platform's domain, for a CNAME instead; empty without a domain."""
 
 
 class DnsRecords(Answer, frozen=True, kw_only=True):
     """What the host name leads to now."""
 
     a: tuple[str, ...]
-    """IPv4 addresses."""
+    """The IPv4 addresses that the host name leads to."""
     aaaa: tuple[str, ...]
-    """IPv6 addresses."""
+    """The IPv6 addresses that the host name leads to."""
     resolved_addresses: tuple[str, ...]
-    """Both of them."""
+    """All addresses that the host name leads to, IPv4 and IPv6."""
     cname: tuple[str, ...] = ()
     """Always empty: aliases are followed, and not told."""
 
 
 class CertificateValidation(Answer, frozen=True, kw_only=True):
     dns_configured: bool
-    """The name leads to the app."""
+    """True when the host name leads to the app, as the last check or this one found."""
     alpn_configured: bool
-    """The certificate was last ordered by way of TLS-ALPN-01."""
+    """True when the authority proved the host name by TLS-ALPN-01 for the last order."""
     http_configured: bool
-    """The certificate was last ordered by way of HTTP-01."""
+    """True when the authority proved the host name by HTTP-01 for the last order."""
     ownership_txt_configured: bool
-    """A check has just found the record that says whose the name is."""
+    """True when this check found the TXT record of ownership; false without a check."""
 
 
 class ValidationError(Answer, frozen=True, kw_only=True):
     code: str
-    """For programs, a word with underscores."""
+    """The kind of problem, for programs: `expired`, `ownership`, `acme` or `dns`."""
     message: str
-    """For people: what is wrong."""
+    """A sentence for people that says what is wrong."""
     remediation: str
-    """For people: what to do."""
+    """A sentence for people that says what mends it."""
     timestamp: datetime
 
 
@@ -125,12 +125,12 @@ class CertificateDetail(Answer, frozen=True, kw_only=True):
     only of a removal. Before `rate_limited_until` the authority takes no order for it."""
 
     hostname: str
-    """In lower case and A-labels."""
+    """The host name, in lower case and A-labels."""
     status: str
-    """`active`, or `pending_validation` and `pending_ownership` before that."""
+    """`active`, or `pending_validation` or `pending_ownership` while there is no valid certificate."""
     configured: bool
     acme_requested: bool
-    """The node orders it, and renews it."""
+    """True when the node orders the certificate and renews it."""
     certificates: tuple[CertificateEntry, ...]
     dns_requirements: DnsRequirements
     validation: CertificateValidation
@@ -144,23 +144,23 @@ class CertificateDetail(Answer, frozen=True, kw_only=True):
 
 class CertificateSummary(Answer, frozen=True, kw_only=True):
     hostname: str
-    """In lower case and A-labels."""
+    """The host name, in lower case and A-labels."""
     status: str
-    """That of the detail."""
+    """`active`, or `pending_validation` or `pending_ownership` while there is no valid certificate."""
     configured: bool
-    """That of the detail."""
+    """True when the certificate is served, and the host name led to the app at the last check."""
     acme_requested: bool
-    """The node orders it, and renews it."""
+    """True when the node orders the certificate and renews it."""
     acme_alpn_configured: bool
-    """It was ordered by way of TLS-ALPN-01."""
+    """True when the certificate is the node's own, and was ordered by TLS-ALPN-01."""
     acme_dns_configured: bool
-    """It was ordered by way of DNS-01."""
+    """True when the certificate is the node's own, and was ordered by DNS-01."""
     acme_http_configured: bool
-    """It was ordered by way of HTTP-01."""
+    """True when the certificate is the node's own, and was ordered by HTTP-01."""
     has_custom_certificate: bool
-    """There is one that somebody imported."""
+    """True when somebody imported the certificate."""
     has_fly_certificate: bool
-    """There is one that the node ordered."""
+    """True when the node ordered the certificate and has it."""
     ownership_txt_configured: bool
     """Always false: a list asks no name servers."""
     created_at: datetime
@@ -172,9 +172,9 @@ class CertificateSummary(Answer, frozen=True, kw_only=True):
 class CertificateList(Answer, frozen=True, kw_only=True):
     certificates: tuple[CertificateSummary, ...]
     total_count: int
-    """On all pages."""
+    """How many host names the list has, 0 or more, on all pages together."""
     next_cursor: str = ""
-    """For the page behind this one; empty on the last."""
+    """The `cursor` with which the next call shows the next page; empty on the last page."""
 
 
 # Calls about the certificates of an app.
@@ -196,7 +196,7 @@ class ListCertificatesQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     filter: str | None = None
     cursor: str | None = None
-    """What the last page gave as the next one; absent for the first page."""
+    """The `next_cursor` of the page before: this page begins after it; absent: the first page."""
     limit: CertificatesLimit | None = None
 
 
@@ -321,10 +321,10 @@ class PlatformCertificate(Answer, frozen=True, kw_only=True):
     source: str = ""
     """`imported` or `ordered` at the node that answers, `elsewhere` at another one; empty where there is none."""
     issuer: str = ""
-    """The name of who issued it, as the certificate has it; empty for one of another node."""
+    """The name of the authority that issued the certificate; empty for one of another node."""
     expires_at: datetime | None = None
     error: str = ""
-    """Why the node could not order one."""
+    """The reason why the node could not order a certificate, for people; empty for none."""
 
 
 class PlatformCertificateList(Answer, frozen=True, kw_only=True):
@@ -333,7 +333,7 @@ class PlatformCertificateList(Answer, frozen=True, kw_only=True):
 
 class PlatformCertificateParams(msgspec.Struct, frozen=True, kw_only=True):
     hostname: str
-    """One of the platform's own names."""
+    """One of the platform's own names: `*.` and its domain, or the name of its API."""
 
 
 # Calls about the platform's own certificates. For operators: not part of the Machines API.

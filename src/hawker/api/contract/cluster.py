@@ -25,7 +25,7 @@ class JoinRequest(Request, frozen=True, kw_only=True):
     """`node` is set by one that was here before."""
 
     version: str = ""
-    """Of hawker at the host that joins; empty from one that does not say."""
+    """The version of hawker at the host that joins; empty from a host that does not say it."""
     node: str | None = None
 
 
@@ -33,7 +33,7 @@ class ClusterPeer(Answer, frozen=True, kw_only=True):
     """`address` is HOST:PORT of its gossip."""
 
     node: str
-    """Its id."""
+    """The id of the node."""
     address: str
 
 
@@ -50,7 +50,7 @@ class JoinAnswer(Answer, frozen=True, kw_only=True):
     peers: tuple[ClusterPeer, ...]
     now: datetime
     version: str
-    """Of hawker at the node that answers."""
+    """The version of hawker at the node that answers."""
 
 
 class AdmitRequest(Request, frozen=True, kw_only=True):
@@ -97,14 +97,14 @@ class Invite(Answer, frozen=True, kw_only=True):
     """`state` is open, used, expired or revoked. `token`, which is secret, is shown once: when it is made."""
 
     id: str
-    """What `revoke` takes; no secret."""
+    """The id of the invitation, by which an operator revokes it; it is no secret."""
     node: str
-    """The id of the node that made it, and alone takes it."""
+    """The id of the node that made the invitation; only that node takes it."""
     state: str
     created_at: datetime
     expires_at: datetime
     uses: int
-    """How many hosts may join with it in all, 1 or more."""
+    """How many hosts may join by the invitation in all, 1 or more."""
     by: str
     """The name of the token that made it."""
     joined: tuple[Invited, ...] = ()
@@ -121,28 +121,28 @@ class FleetNode(Answer, frozen=True, kw_only=True):
     itself says, when it was asked."""
 
     id: str
-    """The node's."""
+    """The id of the node."""
     region: str
-    """Its code."""
+    """The code of the node's region."""
     state: str
     cordoned: bool
-    """It takes no orders for new machines."""
+    """True when the node accepts no new machines."""
     draining: bool
-    """Its machines are being moved away."""
+    """True when a client moves the node's machines to other nodes."""
     api: str = ""
-    """The URL at which other nodes ask it; empty where it is not known."""
+    """The URL at which other nodes call the node; empty where it is not known."""
     version: str = ""
-    """Of hawker there; empty where it is not known."""
+    """The version of hawker at the node; empty where it is not known."""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
-    """As its operator has set them."""
+    """The labels that the node's operator has set, by name."""
     drivers: tuple[str, ...] = ()
-    """Names of what runs machines there."""
+    """The names of the drivers that run machines at the node."""
     since: datetime | None = None
     started_at: datetime | None = None
     rtt_ms: float | None = None
     clock_ahead_s: float | None = None
     machines: int | None = None
-    """How many it has, 0 or more; null where it is not known."""
+    """How many machines the node has, 0 or more; null where it is not known."""
     capacity: HostCapacity | None = None
     used: Amounts | None = None
     info: NodeInfo | None = None
@@ -157,14 +157,14 @@ class MemberFate(Answer, frozen=True, kw_only=True):
     heard of."""
 
     fate: str
-    """One of these five words."""
+    """One of the five words above."""
 
 
 class NodeMachine(Answer, frozen=True, kw_only=True):
     id: str
-    """The machine's."""
+    """The id of the machine."""
     app: str
-    """The name of its app."""
+    """The name of the machine's app."""
 
 
 class DrainAnswer(Answer, frozen=True, kw_only=True):
@@ -185,7 +185,7 @@ class ClusterKey(Answer, frozen=True, kw_only=True):
     """`name` tells the key from others and says nothing of it. What nodes send is sealed with the `primary`."""
 
     number: int
-    """From 1 on; a new one has one that none had before."""
+    """The number of the key, 0 to 255; of the cluster's keys it has it alone."""
     name: str
     primary: bool
 
@@ -214,17 +214,17 @@ class NodeParams(msgspec.Struct, frozen=True, kw_only=True):
 
 class KeyParams(msgspec.Struct, frozen=True, kw_only=True):
     number: str
-    """Of a key of the cluster, as the list of keys shows it."""
+    """The number of a key of the cluster, in decimal, as the list of keys shows it."""
 
 
 class InviteParams(msgspec.Struct, frozen=True, kw_only=True):
     invite_id: str
-    """As the list of invitations shows it; not the invitation itself."""
+    """The id of an invitation, as the list of invitations shows it; not the invitation itself."""
 
 
 class ForgetQuery(msgspec.Struct, frozen=True, kw_only=True):
     force: bool = False
-    """Also a node that seems to be alive."""
+    """True also forgets a node that seems to be alive; else the call refuses that."""
 
 
 JOIN_CLUSTER = Unary(
