@@ -51,12 +51,12 @@ class DeploySlot(Answer, frozen=True, kw_only=True):
     one."""
 
     number: int
-    """From 0 on, its place in the plan; it stays through the deploy."""
+    """The slot's place in the deploy's plan, 0 or more; it stays the same through the deploy."""
     kind: str
     group: str
-    """The process group of its machine."""
+    """The name of the process group that the slot's machine is of."""
     region: str | None
-    """Where its machine is or is to be; null where that is still open."""
+    """The code of the region where the slot's machine is or is to be; null: the market chooses one."""
     machine_id: str
     state: str
     text: str
@@ -71,18 +71,18 @@ class DeployInfo(Answer, frozen=True, kw_only=True):
     alone. `slots` are those of one deploy, which a list leaves out."""
 
     app_name: str
-    """The app that is deployed."""
+    """The name of the app that is deployed."""
     version: int
     """The number of the release, 1 or more."""
     status: str
     strategy: str
     """`rolling`, `canary`, `bluegreen` or `immediate`."""
     image: str
-    """As the release names it."""
+    """The reference of the image that the machines run, as the release names it."""
     user: str
     """The name of the token that ordered it."""
     label: str
-    """What whoever ordered it wrote; may be empty."""
+    """The `label` of the order, for people; empty where the order gave none."""
     stage: str
     error: str
     serial: int
@@ -93,7 +93,7 @@ class DeployInfo(Answer, frozen=True, kw_only=True):
     ended_at: datetime | None = None
     slots: tuple[DeploySlot, ...] = ()
     warnings: tuple[str, ...] = ()
-    """For people: what of the app's file is without effect here."""
+    """Sentences for people: each names something of the app's file that has no effect here."""
 
 
 class DeployList(Answer, frozen=True, kw_only=True):
@@ -109,7 +109,7 @@ class DeployParams(msgspec.Struct, frozen=True, kw_only=True):
     """`version` is the release's number, or `latest`."""
 
     app_name: str
-    """The app that is deployed."""
+    """The name of the app that is deployed."""
     version: str
 
 
@@ -248,12 +248,12 @@ class RegisterAnswer(Answer, frozen=True, kw_only=True):
     granted: int = 0
     holder: str = ""
     term: int = 0
-    """The one in which `state` was written; 0 before that."""
+    """The term in which `state` was written, 1 or more; 0 while nothing was written."""
     number: int = 0
-    """Of what was written in that term, 0 or more."""
+    """The place of `state` among what was written in that term, 0 or more; the greatest counts."""
     state: bytes = b""
     ended: bool = False
-    """Nothing is written any more: the deploy has come to its end."""
+    """True once the deploy has ended: the register takes nothing more."""
 
 
 class GrantTermRequest(Request, frozen=True, kw_only=True):
@@ -270,16 +270,16 @@ class WriteRegisterRequest(Request, frozen=True, kw_only=True):
     is written in one term."""
 
     app: str
-    """The app's name."""
+    """The name of the app that is deployed."""
     term: _Term
     node: str
     """The id of the coordinator."""
     voters: tuple[str, ...]
-    """Ids of all voters of this deploy: a voter that knows of none yet begins with them."""
+    """The ids of all voters of this deploy; a voter that keeps none yet takes these."""
     number: Annotated[int, msgspec.Meta(ge=0)] = 0
     state: bytes | None = None
     ended: bool = False
-    """It is the last: the deploy has come to its end."""
+    """True when the deploy has ended: nothing is written after this."""
 
 
 class AnnounceTermRequest(Request, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ class ExecRequest(Request, frozen=True, kw_only=True):
     container: str | None = None
     machine: bool | None = None
     stdin: str | None = None
-    """Text for its input, which ends behind it; absent: none."""
+    """The text that the command reads as its input, which then ends; absent: the input is empty."""
     timeout: int | None = None
 
 
@@ -45,20 +45,20 @@ class ExecAnswer(Answer, frozen=True, kw_only=True):
     """Output that is not UTF-8 has replacement characters in it."""
 
     exit_code: int
-    """0 to 255; 128 and the signal's number where a signal ended it."""
+    """The command's exit code, 0 to 255; 128 and the signal's number where a signal ended it."""
     exit_signal: int
-    """The signal's number, 0 for none."""
+    """The number of the signal that ended the command; 0 for none."""
     stdout: str
-    """At most 1 MiB."""
+    """The command's output, at most 1 MiB; the rest is dropped."""
     stderr: str
-    """At most 1 MiB."""
+    """The command's error output, at most 1 MiB; the rest is dropped."""
 
 
 class ListenSocket(Answer, frozen=True, kw_only=True):
     proto: str
-    """Of the kernel's, `tcp` or `udp` say."""
+    """The protocol of the socket, as the machine tells it: `tcp` or `tcp6`."""
     address: str
-    """Address and port in the machine."""
+    """The address and port in the machine where the process takes connections, such as `[::]:8080`."""
 
 
 class ProcessStat(Answer, frozen=True, kw_only=True):
@@ -66,13 +66,13 @@ class ProcessStat(Answer, frozen=True, kw_only=True):
     the name of the container that it is in, where that can be told."""
 
     pid: int
-    """As the machine sees it."""
+    """The number of the process in the machine, 1 or more."""
     stime: int
     rtime: int
     command: str
-    """Its arguments with blanks between, as it has them now."""
+    """The arguments of the process with blanks between them, as it has them now."""
     directory: str
-    """The one that it works in; empty where it cannot be told."""
+    """The working directory of the process in the machine; empty where it is not known."""
     cpu: int
     rss: int
     listen_sockets: tuple[ListenSocket, ...]
@@ -85,27 +85,27 @@ class MachineStats(Answer, frozen=True, kw_only=True):
 
     at: datetime
     cpus: float | None
-    """How many its config has, shared ones as well."""
+    """How many cpus the machine's config asks for, shared or dedicated."""
     cpu_seconds: float
-    """Of all its cpus together."""
+    """Seconds of cpu time that the machine used, on all its cpus together."""
     throttled_seconds: float | None
-    """How long it was held back at its limit of cpu."""
+    """Seconds for which the kernel held the machine back, because it had used its cpu."""
     memory_bytes: int
-    """With the pages of files that the kernel could drop."""
+    """Bytes of memory that the machine uses, with pages of files that the kernel could drop."""
     working_set_bytes: int | None
     memory_limit_bytes: int | None
-    """What it may have now."""
+    """The most bytes of memory that the machine may use now."""
     oom_kills: int | None
-    """Processes that were ended because its memory ran out."""
+    """How many processes the kernel ended because the machine's memory ran out, 0 or more."""
     pids: int
     disk_read_bytes: int | None
-    """From the host's disks."""
+    """Bytes that the machine read from the host's disks."""
     disk_written_bytes: int | None
-    """To the host's disks."""
+    """Bytes that the machine wrote to the host's disks."""
     network_received_bytes: int | None
-    """Since its link was made."""
+    """Bytes that the machine's network link received since it was made."""
     network_sent_bytes: int | None
-    """Since its link was made."""
+    """Bytes that the machine's network link sent since it was made."""
 
 
 # Messages of an exec session over a WebSocket: JSON text frames, one message each, bytes as base64. The client
@@ -118,12 +118,12 @@ class TerminalRequest(Request, frozen=True, kw_only=True):
     there. `rows` and `cols` matter with a `tty`."""
 
     command: tuple[str, ...]
-    """The argument list."""
+    """The program to run and its arguments; an empty list is refused."""
     tty: bool = False
     rows: int = 24
     cols: int = 80
     env: dict[str, str] = msgspec.field(default_factory=dict)
-    """Variables beside those that the machine has."""
+    """Environment variables of the command, by name, beside those that the machine has."""
     user: str | None = None
     cwd: str | None = None
     container: str | None = None
@@ -150,7 +150,7 @@ class CopyRequest(Request, frozen=True, kw_only=True):
 
 class Input(Request, frozen=True, kw_only=True, tag_field="type", tag="input"):
     data: bytes
-    """Base64 of bytes for the command's input."""
+    """Bytes for the command's input, as base64."""
 
 
 class InputEnd(Request, frozen=True, kw_only=True, tag_field="type", tag="input_end"):
@@ -159,14 +159,14 @@ class InputEnd(Request, frozen=True, kw_only=True, tag_field="type", tag="input_
 
 class Resize(Request, frozen=True, kw_only=True, tag_field="type", tag="resize"):
     rows: int
-    """1 or more."""
+    """The new height of the terminal in lines, 1 or more."""
     cols: int
-    """1 or more."""
+    """The new width of the terminal in characters, 1 or more."""
 
 
 class SendSignal(Request, frozen=True, kw_only=True, tag_field="type", tag="signal"):
     signal: str | int
-    """Its name or its number."""
+    """The signal that the command gets: its name or its number."""
 
 
 TerminalInput: TypeAlias = Input | InputEnd | Resize | SendSignal
@@ -177,7 +177,7 @@ class Output(Answer, frozen=True, kw_only=True, tag_field="type", tag="output"):
 
     stream: int
     data: bytes
-    """Base64."""
+    """Bytes of the output, as base64."""
 
 
 class Exited(Answer, frozen=True, kw_only=True, tag_field="type", tag="exited"):
@@ -186,9 +186,9 @@ class Exited(Answer, frozen=True, kw_only=True, tag_field="type", tag="exited"):
     exit_code: int
     signal: int
     oom_killed: bool = False
-    """Memory ran out, and the kernel ended it."""
+    """True when the kernel ended the command because memory ran out."""
     reason: str = ""
-    """Why it could not be executed; empty for one that was."""
+    """The reason why the command could not be executed; empty for a command that was."""
 
 
 TerminalOutput: TypeAlias = Output | Exited

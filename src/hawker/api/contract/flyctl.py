@@ -37,21 +37,21 @@ class FlyOrganization(Answer, frozen=True, kw_only=True):
     internal_numeric_id: int
     """Computed from the slug."""
     slug: str
-    """Of the organization, as in paths of the Machines API."""
+    """The organization's slug, as it stands in paths of the Machines API."""
     raw_slug: str
-    """The same as `slug`."""
+    """The organization's slug once more, because clients read it here."""
     name: str
-    """The same as `slug`: an organization has no other name here."""
+    """The organization's slug once more: an organization has no other name here."""
     paid_plan: bool
-    """Always true."""
+    """Always true: clients read it, and nothing is paid for here."""
     personal: bool
-    """It is the one that is meant where none is named."""
+    """True for the organization that a call means when it names none."""
     billable: bool
-    """Always true."""
+    """Always true: clients read it, and nothing is paid for here."""
     billing_status: str
-    """Always `CURRENT`."""
+    """Always `CURRENT`: clients read it, and nothing is paid for here."""
     provisions_beta_extensions: bool
-    """Always false."""
+    """Always false: there are no extensions here."""
     remote_builder_image: str
     """Always empty: nothing is built here."""
 
@@ -68,37 +68,37 @@ class BuildRequest(Request, frozen=True, kw_only=True):
     """What a client built, or began to: nothing of it is kept but the number, which its release names."""
 
     app_name: str = ""
-    """Not looked at."""
+    """The name of the app that is built; it has no effect."""
     build_id: int | None = None
-    """The number that was answered when it began."""
+    """The `id` that the answer to the build's begin gave; absent: 0 is answered."""
     status: str = ""
-    """What the client says became of it; answered as it is."""
+    """The state of the build as the client says it; the answer repeats it."""
 
 
 class Build(Answer, frozen=True, kw_only=True):
     id: int
-    """By chance for one that begins; 0 where the client named none."""
+    """The number of the build: random, 1 to 2^48, for one that begins; then what the client names, or 0."""
     status: str
-    """`started`, then what the client says, or `completed`."""
+    """`started` for a build that begins; then the word that the client says, or `completed`."""
     wallclock_time_ms: int
     """Always 0: nothing was built here."""
 
 
 class FlyReleaseRequest(Request, frozen=True, kw_only=True):
     app_name: str
-    """The app that is to have the release."""
+    """The name of the app that gets the release."""
     build_id: int | None = None
-    """Not looked at."""
+    """The number of the build; it has no effect."""
     definition: dict[str, Any] | None = None
     image: str | None = None
-    """As the machines' configs will name it; absent: not told."""
+    """The reference of the image that the app's machines are to run; absent: the release has none."""
     strategy: str | None = None
-    """How the client will change machines; absent: not told."""
+    """The order in which the client will change machines, as one word; absent: the release has none."""
 
 
 class FlyReleaseUpdate(Request, frozen=True, kw_only=True):
     status: str
-    """What has become of it: a word of `FlyRelease.status`."""
+    """The release's new state: `running`, `complete`, `failed` or `interrupted`, in any case of letters."""
     metadata: dict[str, Any] | None = None
 
 
@@ -106,20 +106,20 @@ class FlyRelease(Answer, frozen=True, kw_only=True):
     """`status` is pending, running, complete, failed or interrupted; `user` whose token made it, as an address."""
 
     id: str
-    """APP.VERSION."""
+    """The release's id: the app's name, a dot and the release's number."""
     version: int
-    """Counts from 1 in an app."""
+    """The release's number; the first release of an app has 1."""
     stable: bool
-    """It is complete."""
+    """True when the release's `status` is complete."""
     in_progress: bool
-    """It is neither complete nor given up."""
+    """True while the release's `status` is pending or running."""
     status: str
     strategy: str
-    """As it was told; may be empty."""
+    """The strategy of the deploy, as the release's maker named it; may be empty."""
     user: str
     created_at: datetime
     image_ref: str
-    """As it was told; may be empty."""
+    """The reference of the image, as the release's maker named it; may be empty."""
 
 
 class FlyReleaseAnswer(Answer, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ class FlyReleases(Answer, frozen=True, kw_only=True):
 
 class OrganizationParams(msgspec.Struct, frozen=True, kw_only=True):
     org_slug: str
-    """The organization's name in addresses."""
+    """The organization's slug, as it stands in paths."""
 
 
 class FlyReleaseParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,19 +151,19 @@ class FlyLogsQuery(msgspec.Struct, frozen=True, kw_only=True):
     next_token: LogPlace = ""
     instance: str = ""
     region: str = ""
-    """Only lines of machines in this region; of all regions if empty."""
+    """The code of a region: the answer has only lines of machines in it; empty: of all regions."""
 
 
 class FlyLogEvent(Answer, frozen=True, kw_only=True):
     provider: str
-    """`app` for output; another word for what the platform says."""
+    """The origin of the line: `app` for output of the machine; another word for what the node says."""
 
 
 class FlyLogMeta(Answer, frozen=True, kw_only=True):
     instance: str
-    """Id of the machine."""
+    """The id of the machine that the line is of."""
     region: str
-    """Code of the node's region."""
+    """The code of the region of the machine's node."""
     event: FlyLogEvent
 
 
@@ -174,23 +174,23 @@ class FlyLogAttributes(Answer, frozen=True, kw_only=True):
     level: str
     """`info`, `warning` or `error`."""
     instance: str
-    """Id of the machine."""
+    """The id of the machine that the line is of."""
     region: str
-    """Code of the node's region."""
+    """The code of the region of the machine's node."""
     meta: FlyLogMeta
 
 
 class FlyLog(Answer, frozen=True, kw_only=True):
     id: str
-    """Unlike that of any other line."""
+    """The id of the line: no other line has it."""
     type: str = "log"
-    """Always `log`."""
+    """Always `log`: the kind of what this is."""
     attributes: FlyLogAttributes
 
 
 class FlyLogsMeta(Answer, frozen=True, kw_only=True):
     next_token: str
-    """Where the next page begins: give it back as it is."""
+    """The place where the next page begins: clients give it back as `next_token`."""
 
 
 class FlyLogs(Answer, frozen=True, kw_only=True):

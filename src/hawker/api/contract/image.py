@@ -18,12 +18,12 @@ class ImageInfo(Answer, frozen=True, kw_only=True):
     """An image on the node. `references` are the names it was pulled by; `machines` how many use it."""
 
     digest: str
-    """Of the manifest for the node's platform, `sha256:` and 64 digits."""
+    """The digest of the image's manifest for the node's platform: `sha256:` and 64 hexadecimal digits."""
     references: tuple[str, ...]
     size_bytes: int
-    """Of all layers, compressed."""
+    """Bytes of all layers of the image together, compressed."""
     layers: int
-    """How many, 0 or more."""
+    """How many layers the image has, 0 or more."""
     machines: int
     pulled_at: datetime
     used_at: datetime | None = None
@@ -39,12 +39,12 @@ class PullRequest(Request, frozen=True, kw_only=True):
     anybody is everybody's."""
 
     reference: str
-    """As a config names an image."""
+    """The image's reference, as a config names an image."""
     org: str | None = None
     username: str | None = None
-    """Absent or empty: the login that is kept."""
+    """The user name at the registry; absent or empty: the login that is kept is used."""
     password: str | None = None
-    """Or an access token; never answered."""
+    """The password or access token at the registry; no answer shows it."""
     app: str | None = None
 
 
@@ -56,9 +56,9 @@ class PullEvent(Answer, frozen=True, kw_only=True):
     stage: str
     layer: str | None = None
     done_bytes: int = 0
-    """0 to `total_bytes`."""
+    """Bytes that are done, 0 to `total_bytes`."""
     total_bytes: int = 0
-    """0 where it is not known."""
+    """Bytes that there are to do; 0 while that is not known."""
     digest: str | None = None
 
 
@@ -81,14 +81,14 @@ class PruneRequest(Request, frozen=True, kw_only=True):
 
 class PruneAnswer(Answer, frozen=True, kw_only=True):
     removed: tuple[str, ...]
-    """Digests of images that are gone."""
+    """The digests of the images that were removed."""
     freed_bytes: int
-    """What that gave back of the disk."""
+    """Bytes of the node's disk that are free again."""
 
 
 class ResolveImageRequest(Request, frozen=True, kw_only=True):
     reference: str
-    """As a config names an image."""
+    """The image's reference, as a config names an image."""
 
 
 class ResolvedImage(Answer, frozen=True, kw_only=True):
@@ -96,12 +96,12 @@ class ResolvedImage(Answer, frozen=True, kw_only=True):
     `registry` is empty for an image that is from none."""
 
     reference: str
-    """As it was asked, whole: with registry and tag."""
+    """The reference that was asked for, with its registry and tag filled in."""
     registry: str
     repository: str
-    """Its path at the registry."""
+    """The image's path at the registry, or its name where it is from none."""
     tag: str
-    """Empty for a reference by digest alone."""
+    """The tag of the reference; empty for a reference by digest alone."""
     digest: str
     size_bytes: int
 
@@ -189,7 +189,7 @@ _PIECE_S = 30.0
 
 class BlobParams(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
-    """Of a layer, config or manifest: `sha256:` and 64 hexadecimal digits."""
+    """The digest of a layer, config or manifest: `sha256:` and 64 hexadecimal digits."""
 
 
 class PieceQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,9 +246,9 @@ class LoginRequest(Request, frozen=True, kw_only=True):
     as token server. With `unchecked` the registry is not asked whether it takes them."""
 
     username: str
-    """As the registry knows it."""
+    """The user name at the registry, 1 to 255 characters without a colon."""
     password: str
-    """Or an access token; never answered."""
+    """The password or access token at the registry, 1 to 16384 characters; no answer shows it."""
     realm: str | None = None
     unchecked: bool | None = None
 
@@ -257,9 +257,9 @@ class RegistryLogin(Answer, frozen=True, kw_only=True):
     """A login without its password. `nodes` are those that have it."""
 
     registry: str
-    """Its host."""
+    """The host name of the registry, with its port where one was named."""
     username: str
-    """As the registry knows it."""
+    """The user name at the registry."""
     at: datetime
     by: str = ""
     """The name of the token that set it."""
@@ -274,14 +274,14 @@ class SealedLogin(Answer, frozen=True, kw_only=True):
     """A login, sealed under a key that only nodes of the cluster have."""
 
     sealed: bytes
-    """Never shown to clients."""
+    """The login as sealed bytes; no client gets it."""
 
 
 class RegistryParams(msgspec.Struct, frozen=True, kw_only=True):
     """`registry` is HOST or HOST:PORT."""
 
     org_slug: str
-    """The organization whose machines are pulled with the login."""
+    """The organization's slug: images for its machines are pulled with the login."""
     registry: str
 
 

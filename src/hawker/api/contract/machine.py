@@ -32,16 +32,16 @@ class ExitEvent(Answer, frozen=True, kw_only=True):
     the signal that ended it, -1 for none."""
 
     exit_code: int
-    """0 to 255; 128 and the signal's number where a signal ended it."""
+    """The exit code, 0 to 255; 128 and the signal's number where a signal ended the process."""
     guest_exit_code: int
-    """The same, and 0 where a signal ended it."""
+    """The exit code of the process, 0 to 255; 0 where a signal ended it."""
     guest_signal: int
     oom_killed: bool
-    """Its memory ran out, and the kernel ended it."""
+    """True when the kernel ended the instance because its memory ran out."""
     requested_stop: bool
-    """Somebody had asked for its end: a stop, a restart, an update."""
+    """True when somebody had asked for the end: a stop, a restart, an update."""
     restarting: bool
-    """Its restart policy starts it again."""
+    """True when the machine's restart policy starts it again."""
     signal: int
     exited_at: datetime
     reason: str = ""
@@ -93,10 +93,10 @@ class CheckStatus(Answer, frozen=True, kw_only=True):
     """`status` is passing, warning or critical; `updated_at` is never left out, clients read it without looking."""
 
     name: str
-    """As the config has it, or made of the service and the check's place."""
+    """The check's name in the config; for a service's check `servicecheck-NUMBER-TYPE-PORT`."""
     status: str
     output: str
-    """What was answered last, or why nothing was; at most some 2 KiB, written by the machine."""
+    """The last answer to the check, or why there was none; at most some 2 KiB, written by the machine."""
     updated_at: datetime
 
 
@@ -106,13 +106,13 @@ class ContainerStatus(Answer, frozen=True, kw_only=True):
     start."""
 
     name: str
-    """As the config has it."""
+    """The container's name in the machine's config."""
     state: str
     restarts: int = 0
     exit_code: int | None = None
     exited_at: datetime | None = None
     oom_killed: bool = False
-    """Memory ran out in the latest run that ended."""
+    """True when the kernel ended the latest run that ended, because memory ran out."""
 
 
 class LeaseInfo(Answer, frozen=True, kw_only=True):
@@ -151,7 +151,7 @@ class Machine(Answer, frozen=True, kw_only=True):
     checks: tuple[CheckStatus, ...] = ()
     containers: tuple[ContainerStatus, ...] = ()
     cordoned: bool = False
-    """Traffic is not led to it."""
+    """True when the edge leads no traffic to the machine."""
     nonce: str | None = None
     lease: LeaseInfo | None = None
     host: str | None = None
@@ -171,7 +171,7 @@ class MachineOrder(Request, frozen=True, kw_only=True):
     skip_service_registration: bool | None = None
     """The machine is cordoned from its beginning: no traffic is led to it."""
     skip_secrets: bool | None = None
-    """This version is given none of the app's secrets."""
+    """True: this version is given none of the app's secrets; then the config can name none."""
     min_secrets_version: int | None = None
     """The version of the secrets that the caller has seen; a node that knows only older ones refuses."""
     lsvd: bool | None = None
@@ -241,7 +241,7 @@ class WaitAnswer(Answer, frozen=True, kw_only=True):
     version: str
     """The machine's version as it came to the state."""
     event_id: str
-    """Of its last event: give it as `from_event_id` to wait for what comes after."""
+    """The id of the machine's last event: with it as `from_event_id` a wait begins behind that event."""
 
 
 # Calls that create, show, change and destroy machines.
@@ -261,7 +261,7 @@ class ListMachinesQuery(msgspec.Struct, frozen=True, kw_only=True):
     include_deleted: bool = False
     """Also machines that were destroyed, as long as the node keeps their records."""
     region: str | None = None
-    """Only machines of this region; absent: of all."""
+    """The code of a region: the answer has only machines of it; absent: of all regions."""
     state: tuple[State, ...] = ()
     summary: bool = False
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
@@ -270,7 +270,7 @@ class ListMachinesQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Also show who holds a lease on each machine, and until when."""
     limit: PageLimit | None = None
     cursor: str | None = None
-    """What the last page gave as the next one; absent for the first page."""
+    """The cursor that the page before gave (`fly-next-cursor`); absent: the first page."""
 
 
 class GetMachineQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -414,7 +414,7 @@ class SetMetadataRequest(Request, frozen=True, kw_only=True):
 
 class MetadataValue(Answer, frozen=True, kw_only=True):
     value: str
-    """Never empty."""
+    """The value of the key; never empty, as an empty value removes a key."""
 
 
 # Calls about a machine's metadata. They need no lease and make no new version.

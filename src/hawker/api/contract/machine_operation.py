@@ -37,41 +37,41 @@ class LeaseRequest(Request, frozen=True, kw_only=True):
 
     ttl: int | None = None
     description: str | None = None
-    """For people who find the machine held; absent: none."""
+    """A text for people who find the machine leased; absent: the lease has none."""
 
 
 class LeaseData(Answer, frozen=True, kw_only=True):
     """`expires_at` is Unix seconds; `version` the machine's current version."""
 
     nonce: str
-    """What its holder sends with each change; whoever has it may change the machine."""
+    """The lease's secret: a call that shows it may change the machine."""
     expires_at: int
     owner: str
-    """The name of the token that took it."""
+    """The name of the token that took the lease."""
     description: str
-    """As its owner wrote it; may be empty."""
+    """The text that the owner gave for people; may be empty."""
     version: str
 
 
 class LeaseAnswer(Answer, frozen=True, kw_only=True):
     status: str
-    """Always `success`."""
+    """Always `success`: a call that fails answers an error."""
     data: LeaseData
     nonce: str
-    """That of `data`, as clients of an older API read it; so is what follows."""
+    """The `nonce` of `data` once more, for clients of an older API; so are the fields that follow."""
     expires_at: int
-    """Unix seconds."""
+    """The moment when the lease ends, Unix seconds."""
     owner: str
-    """The name of the token that took it."""
+    """The name of the token that took the lease."""
     description: str
-    """As its owner wrote it; may be empty."""
+    """The text that the owner gave for people; may be empty."""
     version: str
     """The machine's current version."""
 
 
 class LeaseReleased(Answer, frozen=True, kw_only=True):
     status: str
-    """Always `success`."""
+    """Always `success`: a call that fails answers an error."""
     data: Ok
 
 
@@ -157,7 +157,7 @@ class RenameRequest(Request, frozen=True, kw_only=True):
     """Up to 63 letters, digits, dashes, dots and underscores, beginning with a letter or digit; unique in the app."""
 
     name: str
-    """The machine's new one."""
+    """The new name of the machine."""
 
 
 class WaitQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -298,9 +298,9 @@ class MemoryAnswer(Answer, frozen=True, kw_only=True):
     """What is enforced now, and how much of it the machine could still use; caches count as usable."""
 
     limit_mb: int
-    """MiB."""
+    """The most memory that the machine may use now, in MiB."""
     available_mb: int
-    """MiB, 0 to `limit_mb`."""
+    """The part of the limit that the machine could still use, in MiB, 0 to `limit_mb`."""
 
 
 class SetMemoryRequest(Request, frozen=True, kw_only=True):
@@ -310,14 +310,14 @@ class SetMemoryRequest(Request, frozen=True, kw_only=True):
 
 class ReclaimRequest(Request, frozen=True, kw_only=True):
     amount_mb: int
-    """MiB, 0 or more."""
+    """How much memory is to be taken from the machine's caches, in MiB, 0 or more."""
 
 
 class ReclaimAnswer(Answer, frozen=True, kw_only=True):
     """How much less the machine uses for it."""
 
     actual_mb: int
-    """MiB, 0 or more; may be less or more than was asked for."""
+    """How much less memory the machine uses now, in MiB, 0 or more; not always what was asked for."""
 
 
 # Calls about the memory of a running machine.
