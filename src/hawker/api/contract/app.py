@@ -33,7 +33,7 @@ class App(Answer, frozen=True, kw_only=True):
     name: str
     """At most 63 lower-case letters, digits and dashes; unique in the cluster."""
     network: str
-    """The name of its private network in its organization; empty for the organization's default one."""
+    """The name of the app's private network in its organization; `default` where the create named none."""
     status: str
     machine_count: int
     """How many machines the app has, 0 or more, without those that were destroyed."""

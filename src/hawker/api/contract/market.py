@@ -31,9 +31,9 @@ class LayerRef(Answer, frozen=True, kw_only=True):
     """A layer of an image: compressed bytes."""
 
     digest: str
-    """`sha256:` and 64 digits."""
+    """The digest of the layer: `sha256:` and 64 hexadecimal digits."""
     size: int
-    """Compressed, 0 or more."""
+    """Bytes of the layer, compressed, 0 or more."""
 
 
 class BidAsk(Request, frozen=True, kw_only=True):
@@ -41,11 +41,11 @@ class BidAsk(Request, frozen=True, kw_only=True):
     their names."""
 
     app: str
-    """The app's name."""
+    """The name of the app that the machine is for."""
     machine: CreateMachineRequest
     count: int = 1
     order_id: str | None = None
-    """The order it is for, so that the node knows what it has filled already; null for a mere question."""
+    """The id of the order, so that the node knows what it has filled already; null for a mere question."""
     layers: dict[str, tuple[LayerRef, ...]] = msgspec.field(default_factory=dict)
 
 
@@ -73,9 +73,9 @@ class Decline(Answer, frozen=True, kw_only=True):
 
     kind: DeclineKind
     reason: str
-    """For people."""
+    """The reason why the node does not bid, for people."""
     shortfall: dict[str, int] = msgspec.field(default_factory=dict)
-    """By resource how much was missing; empty where it is not for the lack of something."""
+    """How much of each resource was missing, by its name; empty where no resource is missing."""
     http_status: int = 0
     problem: Problem | None = None
 
@@ -97,15 +97,15 @@ class Bid(Answer, frozen=True, kw_only=True):
     fits: int
     headroom: dict[str, Headroom] = msgspec.field(default_factory=dict)
     image_bytes: int | None = None
-    """Compressed, of all layers."""
+    """Bytes of all layers of the image, compressed."""
     missing_bytes: int | None = None
-    """Compressed: what the node would have to fetch."""
+    """Bytes of the image's layers that the node would have to fetch, compressed."""
     nearby_bytes: int = 0
     layers: dict[str, tuple[LayerRef, ...]] = msgspec.field(default_factory=dict)
     same_app: int = 0
     filled: str | None = None
     name_taken: bool = False
-    """Another machine of the app has the name that is asked for."""
+    """True when another machine of the app has the name that is asked for."""
     decline: Decline | None = None
 
 
@@ -120,21 +120,21 @@ class OrderedApp(Answer, frozen=True, kw_only=True):
     there, sealed by who packed it."""
 
     id: str
-    """Another app of the name has another one."""
+    """The id of the app; a later app of the same name has another id."""
     number: int
-    """Its `internal_numeric_id`."""
+    """The app's `internal_numeric_id`, 0 to 2147483647."""
     name: str
-    """Unique in the cluster."""
+    """The name of the app, unique in the cluster."""
     org: str
-    """Slug of its organization."""
+    """The slug of the app's organization."""
     network: str
-    """The name of its private network; empty for the organization's default one."""
+    """The name of the app's private network; `default` for the organization's default one."""
     network_id: int
-    """The number of that network: the 32 bits in addresses."""
+    """The number of the private network: the 32 bits that its addresses have."""
     created_at: float
-    """Unix seconds, by the home's clock."""
+    """The moment when the app was created, Unix seconds, by its home's clock."""
     reign: int = 0
-    """How often the app was given another home, 0 or more: of two homes the later one counts."""
+    """How often another node became the app's home, 0 or more; the home with the highest number wins."""
     luggage: bytes = b""
 
 
@@ -142,7 +142,7 @@ class OrderRequest(Request, frozen=True, kw_only=True):
     """Create this machine here, once for this order."""
 
     order_id: str
-    """Unique in the app; the same one is filled once."""
+    """The id of the order, unique in the app; a second call with it makes no second machine."""
     app: OrderedApp
     machine: CreateMachineRequest
 
@@ -174,13 +174,13 @@ class PlaceRequest(Request, frozen=True, kw_only=True):
     """`count` machines, one unless told; a dry run only asks who would fill them."""
 
     app: str
-    """The app's name."""
+    """The name of the app that the machines are for."""
     machine: CreateMachineRequest
     count: int | None = None
     all_or_nothing: bool | None = None
-    """Fewer than `count` are none: those that were made go again. Absent: what there is room for."""
+    """True: if not all `count` machines fit, none stays. Absent: as many as there is room for."""
     dry_run: bool | None = None
-    """Nothing is created."""
+    """True only asks for bids and creates nothing."""
 
 
 class BidPart(Answer, frozen=True, kw_only=True):
@@ -189,11 +189,11 @@ class BidPart(Answer, frozen=True, kw_only=True):
     score."""
 
     name: str
-    """The resource's."""
+    """The name of what counts: `cpu`, `memory`, `disk`, `gpu`, `image` or `spread`."""
     value: float
     utility: float
     weight: float
-    """How much the resource counts beside others, 0 or more."""
+    """How much this counts beside the other parts, 0 or more."""
     points: float
 
 
@@ -209,15 +209,15 @@ class BidShown(Answer, frozen=True, kw_only=True):
     """One node, and what became of its bid. `score` is between 0 and 1."""
 
     node: str
-    """The node's id."""
+    """The id of the node."""
     region: str
-    """Code of the node's region."""
+    """The code of the node's region."""
     verdict: Verdict
     why: str
-    """For people; empty where there is nothing to say."""
+    """The reason for the verdict, for people; empty where there is nothing to say."""
     score: float | None = None
     fits: int = 0
-    """How many of those asked for would fit, 0 or more."""
+    """How many of the machines that were asked for the node has room for, 0 or more."""
     parts: tuple[BidPart, ...] = ()
 
 
@@ -226,7 +226,7 @@ class PlaceAnswer(Answer, frozen=True, kw_only=True):
     rest was not."""
 
     order_id: str
-    """Empty for a dry run."""
+    """The id of the order; empty for a dry run."""
     asked: int
     filled: int
     machines: tuple[Machine, ...]
@@ -250,13 +250,13 @@ class CancelQuery(msgspec.Struct, frozen=True, kw_only=True):
     """`destroy`: the machine, too, if there is one."""
 
     app_name: str = ""
-    """The app that the order is for: keys of two apps are two orders."""
+    """The name of the app that the order is for; the same key of two apps is two orders."""
     destroy: bool = False
 
 
 class ClaimParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
-    """The app that the order is for; who is asked is its home."""
+    """The name of the app that the order is for; the call goes to the app's home."""
     order_id: str
     """The client's Idempotency-Key, 1 to 255 bytes."""
 
@@ -358,14 +358,14 @@ class PlacementsRequest(Request, frozen=True, kw_only=True):
     """`count` 0 asks how many would fit. `weights` maps `region` and `spread` to how much they matter."""
 
     org_slug: str
-    """For whom; a right to read there is needed."""
+    """The slug of the organization that asks; the token must be allowed to read there."""
     compute: Guest | None = None
     region: str | None = None
     count: int | None = None
     volume_name: str | None = None
-    """With each machine a volume; its size is that of a new one unless told."""
+    """The name of a volume that each machine gets, of 3 GiB unless `volume_size_bytes` is given."""
     volume_size_bytes: int | None = None
-    """Of the volume that each machine gets; absent or 0: no volume, unless one is named."""
+    """Bytes of the volume that each machine gets; absent or 0: no volume, unless it has a name."""
     weights: dict[str, int] | None = None
 
 
@@ -374,15 +374,15 @@ class RegionPlacement(Answer, frozen=True, kw_only=True):
     document's and the live API's."""
 
     region: str
-    """The code."""
+    """The code of the region."""
     count: int
     concurrency: int
     Region: str
-    """The same as `region`."""
+    """The value of `region` once more, as the live API spells it."""
     Count: int
-    """The same as `count`."""
+    """The value of `count` once more, as the live API spells it."""
     Concurrency: int
-    """The same as `concurrency`."""
+    """The value of `concurrency` once more, as the live API spells it."""
 
 
 class Placements(Answer, frozen=True, kw_only=True):

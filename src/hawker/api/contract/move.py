@@ -26,7 +26,7 @@ from hawker.errors import (
 
 class MoveParams(msgspec.Struct, frozen=True, kw_only=True):
     move_id: str
-    """A ULID, as the answer to the order of the move gave it."""
+    """The id of the move, a ULID, as the answer to its order gave it."""
 
 
 class MoveRequest(Request, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class MoveRequest(Request, frozen=True, kw_only=True):
     source: str | None = None
     region: str | None = None
     dry_run: bool | None = None
-    """Nothing is moved."""
+    """True moves nothing, and the answer says what the move would be."""
     cold_start: bool | None = None
     accept_loss: bool | None = None
     mode: str | None = None
@@ -70,24 +70,24 @@ class Move(Answer, frozen=True, kw_only=True):
     With `accept_loss`, `lost` are ranges of bytes of the volume that go as zeros, in order: offset and count."""
 
     id: str
-    """That of its run, a ULID; after `scheduled` it names a plan."""
+    """The id of the move, a ULID; the id of the plan for one that is scheduled; empty for a dry run."""
     app: str
-    """The name of the app."""
+    """The name of the app that has the machine or volume."""
     machine: str | None = None
-    """Its id; null for a volume without a machine."""
+    """The id of the machine that moves; null for a volume that moves alone."""
     volume: str | None = None
-    """Its id; null for a machine without one."""
+    """The id of the volume that moves; null for a machine without one."""
     node: str
     to: str = ""
     mode: str = "cold"
-    """`warm` or `cold`, as it was chosen."""
+    """`warm` or `cold`, as it was chosen; `auto` while a scheduled move has not chosen yet."""
     state: str
     generation: int
-    """The one under which the destination will own it, 2 or more; 0 where nothing was begun."""
+    """The generation under which the destination will own it, 2 or more; 0 for one that is scheduled."""
     stored_bytes: int = 0
-    """0 or more; what there is to copy."""
+    """Bytes that there are to copy, 0 or more."""
     copied_bytes: int = 0
-    """May come to be more than `stored_bytes`."""
+    """Bytes that are copied, 0 to `stored_bytes`."""
     rate: int = 0
     eta_s: float | None = None
     paused: bool = False
@@ -99,7 +99,7 @@ class Move(Answer, frozen=True, kw_only=True):
     reason: str = ""
     at: datetime | None = None
     window: str | None = None
-    """As it was asked for; null for none."""
+    """The window of a scheduled move, as the order wrote it; null for a move without one."""
     accept_loss: bool = False
     lost: tuple[tuple[int, int], ...] = ()
     back_of: str | None = None

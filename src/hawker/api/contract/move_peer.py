@@ -32,13 +32,13 @@ class IncomingRequest(Request, frozen=True, kw_only=True):
     """Hold room for this. `unit` is a `record.move.Delivered` as it is now, sealed under the cluster's key."""
 
     source: str
-    """The id of the node that has it."""
+    """The id of the node that has the machine or volume."""
     generation: int
-    """The one under which the destination will own it."""
+    """The generation under which the destination will own the machine or volume."""
     app: OrderedApp
     unit: bytes
     limit_mib_per_s: int = 0
-    """Of the copy; 0: as fast as it can."""
+    """The most MiB a second that the copy may take; 0 is no limit."""
 
 
 class IncomingMove(Answer, frozen=True, kw_only=True):
@@ -48,18 +48,18 @@ class IncomingMove(Answer, frozen=True, kw_only=True):
     suspended machine, too: an older node does not say so."""
 
     state: str
-    """One of these words."""
+    """One of the seven words above."""
     generation: int
-    """The one under which it will own, or owns, it."""
+    """The generation under which the destination will own the machine or volume, or owns it."""
     copied_bytes: int = 0
-    """0 or more."""
+    """Bytes that the destination has received, 0 or more."""
     compared_bytes: int = 0
-    """Of what is copied, how much is known to be the same as at the source."""
+    """Bytes of them of which both nodes compared a digest, 0 or more."""
     root: bool = False
     losses: bool = False
     memory: bool = False
     reason: str = ""
-    """Why it was refused or dropped; else empty."""
+    """The reason why the move was refused or dropped, for people; empty otherwise."""
 
 
 class OutgoingMove(Answer, frozen=True, kw_only=True):
@@ -70,9 +70,9 @@ class OutgoingMove(Answer, frozen=True, kw_only=True):
     `settled` it did not, and never can, whatever happens to it; an older node does not say so."""
 
     state: str
-    """Of the move, as `Move.state` has it."""
+    """The state of the move at its source: a word of `Move.state`."""
     generation: int
-    """The one under which the destination will own it."""
+    """The generation under which the destination will own the machine or volume."""
     stored_bytes: int = 0
     hands_over: bool = False
     closed: bool = False
@@ -82,7 +82,7 @@ class OutgoingMove(Answer, frozen=True, kw_only=True):
     snapshots: tuple[str, ...] = ()
     settled: bool = False
     to: str = ""
-    """The node that is to have it, as it is chosen now; empty before that, and from a node that does not say so."""
+    """The id of the destination that is chosen now; empty before that, and from an older node."""
 
 
 class DeliverRequest(Request, frozen=True, kw_only=True):
@@ -99,7 +99,7 @@ class MovedPieceQuery(msgspec.Struct, frozen=True, kw_only=True):
     the volume."""
 
     generation: int
-    """Of the move, 1 or more: what another one hands over is not found (404)."""
+    """The generation of the move, 1 or more; with another one nothing is found (404)."""
     root: bool | None = None
     snapshot: str | None = None
     memory: str | None = None
@@ -116,7 +116,7 @@ class MovedBlocksRequest(Request, frozen=True, kw_only=True):
     `MovedPieceQuery`."""
 
     generation: int
-    """That of the move: for another one nothing is handed over."""
+    """The generation of the move, 1 or more; with another one nothing is found (404)."""
     root: bool | None = None
     snapshot: str | None = None
     memory: str | None = None
@@ -127,7 +127,7 @@ class ChangedBlocksQuery(msgspec.Struct, frozen=True, kw_only=True):
     """`since` is the mark of an earlier answer. `root` and `memory`: see `MovedPieceQuery`."""
 
     generation: int
-    """Of the move, 1 or more: what another one hands over is not found (404)."""
+    """The generation of the move, 1 or more; with another one nothing is found (404)."""
     root: bool | None = None
     memory: str | None = None
     since: str = ""
@@ -140,14 +140,14 @@ class ChangedBlocksAnswer(Answer, frozen=True, kw_only=True):
     mark: str = ""
     known: bool = False
     spans: tuple[tuple[int, int], ...] = ()
-    """Blocks of 64 KiB, in order."""
+    """The blocks of 64 KiB, in order, as pairs: the number of the first block, and how many."""
 
 
 class MovedSnapshotParams(msgspec.Struct, frozen=True, kw_only=True):
     move_id: str
-    """A ULID, that of the move."""
+    """The id of the move, a ULID."""
     snapshot_id: str
-    """Of the volume that moved."""
+    """The id of a snapshot of the volume that moved."""
 
 
 class ReleaseSnapshotQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,9 +161,9 @@ class OfferedSnapshotsRequest(Request, frozen=True, kw_only=True):
     the cluster's key: the move and the generation in each are those by which it is asked for here."""
 
     app: str
-    """The name of the volume's app; of another one's volume nothing is expected."""
+    """The name of the volume's app."""
     volume: str
-    """The id of the volume: snapshots of another one are passed over."""
+    """The id of the volume; snapshots of another volume are passed over."""
     unit: bytes
 
 

@@ -16,7 +16,7 @@ class TurnRequest(Request, frozen=True, kw_only=True):
     knows from the source of that one that it has ended."""
 
     app: str
-    """The name of the app."""
+    """The name of the app whose turn it is."""
     node: str
     instead_of: str | None = None
 

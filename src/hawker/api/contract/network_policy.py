@@ -16,14 +16,14 @@ from hawker.policy import Direction, Transport
 
 class PolicyMachine(Request, frozen=True, kw_only=True):
     id: str
-    """A machine's of the app."""
+    """The id of a machine of the app."""
 
 
 class Selector(Request, frozen=True, kw_only=True):
     """Exactly one of them. `metadata` selects machines that have all of these pairs."""
 
     all: bool | None = None
-    """True: every machine of the app."""
+    """True selects every machine of the app."""
     machines: tuple[PolicyMachine, ...] | None = None
     metadata: dict[str, str] | None = None
 
@@ -48,16 +48,16 @@ class NetworkPolicyRequest(Request, frozen=True, kw_only=True):
 
     id: str | None = None
     name: str
-    """For people; policies are told apart by their ids."""
+    """The policy's name, for people; policies are told apart by their ids."""
     selector: Selector
     allowed: tuple[Rule, ...] = msgspec.field(name="rules")
 
 
 class NetworkPolicy(Answer, frozen=True, kw_only=True):
     id: str
-    """Given with it, and its for good."""
+    """The policy's id, unique in the app; it stays when the policy is changed."""
     name: str
-    """For people."""
+    """The policy's name, for people."""
     selector: Selector
     allowed: tuple[Rule, ...] = msgspec.field(name="rules")
     created_at: datetime
@@ -69,7 +69,7 @@ class NetworkPolicy(Answer, frozen=True, kw_only=True):
 
 class PolicyParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
-    """The app whose machines the policy is about."""
+    """The name of the app that has the policy."""
     policy_id: str
     """The policy's id, as its creation answered it."""
 

@@ -16,22 +16,22 @@ from hawker.region import SPOTS
 
 class Health(Answer, frozen=True, kw_only=True):
     status: str
-    """Always `ok`: who does not answer is not."""
+    """Always `ok`: the node answers."""
     version: str
-    """Of hawker."""
+    """The version of hawker at the node."""
 
 
 class Amounts(Answer, frozen=True, kw_only=True):
     """Of what a node sells; `gpus` by kind."""
 
     shared_cpus: int
-    """Whole ones, as machines order them."""
+    """How many shared cpus, 0 or more, as machines order them."""
     performance_cpus: int
-    """Whole ones, as machines order them."""
+    """How many performance cpus, 0 or more, as machines order them."""
     memory_mb: int
-    """MiB."""
+    """Memory, in MiB."""
     disk_mb: int
-    """MiB: volumes and root filesystems."""
+    """Disk space for volumes and root filesystems, in MiB."""
     gpus: dict[str, int] = msgspec.field(default_factory=dict)
 
 
@@ -39,11 +39,11 @@ class HostCapacity(Answer, frozen=True, kw_only=True):
     """`shared_cpu_ratio` is how many shared cpus are sold per cpu; `gpus` counts whole devices by kind."""
 
     cpus: int
-    """What of the host's cpus is for sale."""
+    """How many whole cpus of the host are for sale, 0 or more."""
     memory_mb: int
-    """MiB."""
+    """Memory of the host that is for sale, in MiB."""
     disk_mb: int
-    """MiB."""
+    """Disk space of the host that is for sale, in MiB."""
     shared_cpu_ratio: float
     gpus: dict[str, int] = msgspec.field(default_factory=dict)
 
@@ -52,13 +52,13 @@ class DriverInfo(Answer, frozen=True, kw_only=True):
     """Whether the node could run machines in this way, as far as it looked, and why."""
 
     name: str
-    """As `--driver` takes it."""
+    """The name of the driver, as `hawker up --driver` takes it."""
     usable: bool
-    """Machines can be run with it here."""
+    """True when the node could run machines with the driver."""
     reason: str
-    """For people: what is missing, or what was seen."""
+    """A sentence for people: what is missing for the driver, or what the node saw."""
     chosen: bool
-    """The node runs machines with it."""
+    """True for the driver that the node runs machines with."""
 
 
 class NodeInfo(Answer, frozen=True, kw_only=True):
@@ -67,13 +67,13 @@ class NodeInfo(Answer, frozen=True, kw_only=True):
     are not suspended to disk."""
 
     id: str
-    """The node's, which stays with its data directory."""
+    """The id of the node; it stays with its data directory."""
     region: str
-    """Its code."""
+    """The code of the node's region."""
     version: str
-    """Of hawker, as it runs."""
+    """The version of hawker that the node runs."""
     driver: str
-    """The name of the one that runs machines."""
+    """The name of the driver that runs the node's machines."""
     started_at: datetime
     capacity: HostCapacity
     used: Amounts
@@ -87,23 +87,23 @@ class NodeInfo(Answer, frozen=True, kw_only=True):
 
 class Region(Answer, frozen=True, kw_only=True):
     code: str
-    """Three letters as a rule, that of an airport: `ams`."""
+    """The code of the region, as a rule the three letters of an airport: `ams`."""
     name: str
-    """City and country, for people."""
+    """The city and country of the region, for people; the code where they are not known."""
     latitude: float
     """Degrees north, -90 to 90; 0 for a code that is no known place."""
     longitude: float
     """Degrees east, -180 to 180; 0 for a code that is no known place."""
     gateway_available: bool
-    """Whether computers may come in over WireGuard, as clients ask it."""
+    """Always true: computers may come in over WireGuard."""
     requires_paid_plan: bool
-    """Always false."""
+    """Always false: nothing is paid for here."""
     deprecated: bool
-    """Always false."""
+    """Always false: clients read it."""
     mpg_available: bool = False
     """Always false: there are no managed databases."""
     geo_region: str = ""
-    """The part of the world; empty for a code that is no known place."""
+    """The part of the world that the region is in; empty for a code that is no known place."""
 
 
 class RegionList(Answer, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ class RegionList(Answer, frozen=True, kw_only=True):
     """The code of the region of the node that answers."""
     Regions: tuple[Region, ...]
     Nearest: str
-    """The same as `nearest`."""
+    """The value of `nearest` once more, as the live API spells it."""
 
 
 class LogChunk(Answer, frozen=True, kw_only=True):
@@ -237,10 +237,10 @@ class FindingInfo(Answer, frozen=True, kw_only=True):
     (`error` says why) or left."""
 
     kind: str
-    """What is wrong, as one word with dashes or underscores, for programs."""
+    """The kind of fault, for programs: one word with dashes or underscores."""
     about: str
     detail: str
-    """For people: what was seen."""
+    """A sentence for people: what the node saw."""
     repair: str
     by: str
     outcome: str | None = None
@@ -262,9 +262,9 @@ class BackupPart(Answer, frozen=True, kw_only=True):
 
     data: bytes = b""
     size_bytes: int | None = None
-    """Of all pieces together; in the last one only."""
+    """Bytes of all pieces together; only the last piece has it."""
     sha256: str | None = None
-    """Of all pieces together, 64 hexadecimal digits; in the last one only."""
+    """The SHA-256 of all pieces together, 64 hexadecimal digits; only the last piece has it."""
 
 
 # Calls about what is wrong on the node, and for a copy of its store. For operators: not part of the Machines API.

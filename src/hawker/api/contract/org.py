@@ -19,10 +19,10 @@ class MachineOverview(Answer, frozen=True, kw_only=True):
     """The part of a config that a list over many machines shows."""
 
     image: str | None
-    """As the config names it."""
+    """The reference of the image, as the machine's config names it."""
     guest: Guest | None = None
     metadata: dict[str, str] | None = None
-    """As the config has it; null for none."""
+    """The metadata of the machine's config, by key; null for none."""
 
 
 class OrgMachine(Answer, frozen=True, kw_only=True):
@@ -31,17 +31,17 @@ class OrgMachine(Answer, frozen=True, kw_only=True):
     id: str
     """14 hexadecimal digits, unique in the cluster."""
     app_name: str
-    """The app that it is of."""
+    """The name of the machine's app."""
     name: str
-    """Unique in the app."""
+    """The name of the machine, unique in its app."""
     state: State
     region: str
-    """Code of the region that it is in."""
+    """The code of the machine's region."""
     version: str
     """A ULID: later versions have greater ones."""
     instance_id: str
     private_ip: str
-    """Its IPv6 address in the app's private network."""
+    """The IPv6 address of the machine in the app's private network."""
     created_at: datetime
     updated_at: datetime
     config: MachineOverview | None = None
@@ -52,9 +52,9 @@ class OrgMachines(Answer, frozen=True, kw_only=True):
 
     machines: tuple[OrgMachine, ...]
     next_cursor: str = ""
-    """For the page behind this one; empty on the last."""
+    """The `cursor` with which the next call shows the next page; empty on the last page."""
     last_machine_id: str = ""
-    """Of the last one on this page; empty for an empty page."""
+    """The id of the last machine on this page; empty for an empty page."""
     last_updated_at: datetime | None = None
     error_regions: tuple[str, ...]
 
@@ -64,7 +64,7 @@ class OrgMachines(Answer, frozen=True, kw_only=True):
 
 class OrgParams(msgspec.Struct, frozen=True, kw_only=True):
     org_slug: str
-    """The organization's name in addresses."""
+    """The organization's slug, as it stands in paths."""
 
 
 class OrgMachinesQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,12 +74,12 @@ class OrgMachinesQuery(msgspec.Struct, frozen=True, kw_only=True):
     include_deleted: bool = False
     """Also machines that were destroyed, as long as their nodes keep their records."""
     region: str | None = None
-    """Only machines of this region; absent: of all."""
+    """The code of a region: the answer has only machines of it; absent: of all regions."""
     state: tuple[State, ...] = ()
     summary: bool = False
     updated_after: datetime | None = None
     cursor: str | None = None
-    """What the last page gave as the next one; absent for the first page."""
+    """The `next_cursor` of the page before: this page begins after it; absent: the first page."""
     limit: PageLimit | None = None
 
 
@@ -102,34 +102,34 @@ class QuotaLimits(Request, frozen=True, kw_only=True):
     """The most of each resource, 0 or more; without a value, as much as there is. `memory_mb` and `disk_mb` are MiB."""
 
     machines: int | None = None
-    """Those that are not destroyed."""
+    """The most machines that are not destroyed."""
     cpus: int | None = None
-    """Of all machines together, shared ones as well."""
+    """The most cpus, shared or dedicated, of all machines together."""
     memory_mb: int | None = None
     disk_mb: int | None = None
     volumes: int | None = None
-    """Those that are not destroyed."""
+    """The most volumes that are not destroyed."""
     snapshots: int | None = None
-    """Of all volumes together."""
+    """The most snapshots of all volumes together."""
     addresses: int | None = None
-    """Of all apps together."""
+    """The most addresses of all apps together."""
 
 
 class QuotaAmounts(Answer, frozen=True, kw_only=True):
     machines: int = 0
-    """0 or more; so are all that follow."""
+    """How many machines are not destroyed, 0 or more; each number below is 0 or more, too."""
     cpus: int = 0
-    """Shared ones as well."""
+    """How many cpus, shared or dedicated, all machines together have."""
     memory_mb: int = 0
-    """MiB."""
+    """Memory of all machines together, in MiB."""
     disk_mb: int = 0
-    """MiB of root filesystems, logs, volumes, snapshots and images."""
+    """Disk space of root filesystems, logs, volumes, snapshots and images together, in MiB."""
     volumes: int = 0
-    """Those that are not destroyed."""
+    """How many volumes are not destroyed."""
     snapshots: int = 0
-    """Of all volumes together."""
+    """How many snapshots all volumes together have."""
     addresses: int = 0
-    """Of all apps together."""
+    """How many addresses all apps together have."""
 
 
 class Quota(Answer, frozen=True, kw_only=True):
@@ -154,7 +154,7 @@ class QuotaParams(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     name: str
-    """Of the organization or the app."""
+    """The name of the organization or the app."""
 
 
 LIST_QUOTAS = Unary(

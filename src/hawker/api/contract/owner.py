@@ -17,9 +17,9 @@ class Owner(Answer, frozen=True, kw_only=True):
     """The node that has it, and the app that it is of."""
 
     node: str
-    """Its id."""
+    """The id of the node."""
     app: str
-    """Its name."""
+    """The name of the app."""
 
 
 class NameRequest(Request, frozen=True, kw_only=True):
@@ -43,24 +43,24 @@ class AppCopy(Answer, frozen=True, kw_only=True):
     were read there."""
 
     home: str
-    """The id of the node."""
+    """The id of the node that is the app's home."""
     reign: int
-    """How often the app was given another home, 0 or more."""
+    """How often another node became the app's home, 0 or more."""
     number: int
-    """Of the app's secrets, 0 or more; rises with each change."""
+    """The version of the app's secrets, 0 or more; it rises by one with each change."""
     read_at: float
-    """Unix seconds, by the home's clock."""
+    """The moment when the secrets were read at the home, Unix seconds, by the home's clock."""
 
 
 class NameKept(Answer, frozen=True, kw_only=True):
     """Whom the name is kept for, and for how many seconds. `taken`: an app of this name is known here."""
 
     claim: str
-    """What the one brought who keeps it: the same one may ask again."""
+    """The claim that keeps the name; a call with the same claim has the name."""
     home: str
     """The id of the node that is to be the app's home."""
     age_s: float
-    """0 or more, by this node's clock."""
+    """For how many seconds the name is kept, 0 or more, by this node's clock."""
     taken: bool = False
 
 
@@ -69,9 +69,9 @@ class NetworkRequest(Request, frozen=True, kw_only=True):
     is the network's number."""
 
     org: str
-    """Slug of the organization."""
+    """The slug of the organization."""
     network: str
-    """The network's name; empty for the organization's default one."""
+    """The name of the network; empty or `default` for the organization's default one."""
     settled: bool = False
 
 
@@ -79,9 +79,9 @@ class NetworkKept(Answer, frozen=True, kw_only=True):
     """Whose network the number is kept for."""
 
     org: str
-    """Slug of the organization."""
+    """The slug of the organization."""
     network: str
-    """The network's name; empty for the organization's default one."""
+    """The name of the network; `default` for the organization's default one."""
 
 
 class HostnameRequest(Request, frozen=True, kw_only=True):
@@ -98,11 +98,11 @@ class HostnameKept(Answer, frozen=True, kw_only=True):
     """Which app the host name is kept for, where its home is, and since how many seconds."""
 
     app: str
-    """Its name."""
+    """The name of the app."""
     home: str
-    """The id of the node."""
+    """The id of the node that is the app's home."""
     age_s: float
-    """0 or more, by this node's clock."""
+    """For how many seconds the host name is kept, 0 or more, by this node's clock."""
 
 
 # Calls that nodes of a cluster make to each other about apps, and about what belongs to whom.
@@ -113,28 +113,28 @@ PEER_TIMEOUT_S = 5.0
 class OwnerParams(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["machine", "volume", "snapshot"]
     id: str
-    """Of the machine, volume or snapshot whose node is asked for."""
+    """The id of the machine, volume or snapshot whose node is asked for."""
 
 
 class ReleaseQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Only if it is kept for this claim; whomever it is kept for, if empty."""
 
     claim: str = ""
-    """The name of the claim; empty is any."""
+    """The claim that the name must be kept for, or nothing is released; empty: any claim."""
 
 
 class HostnameParams(msgspec.Struct, frozen=True, kw_only=True):
     """Which host name is meant."""
 
     hostname: str
-    """Lower case; the first label may be `*`."""
+    """The host name, in lower case; its first label may be `*`."""
 
 
 class ReleaseHostnameQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Who gives it up."""
 
     app: str
-    """The app's name; what is kept for another app stays."""
+    """The name of the app; a host name that is kept for another app stays."""
 
 
 class NetworkParams(msgspec.Struct, frozen=True, kw_only=True):

@@ -76,14 +76,14 @@ class PublishedPortState(Answer, frozen=True, kw_only=True):
     `refused` says why it does not, or not yet."""
 
     address: str
-    """Of the host."""
+    """The address of the host where the port is."""
     port: int
-    """1 to 65535, at the host."""
+    """The port at the host, 1 to 65535."""
     internal_port: int
-    """1 to 65535, in the machine."""
+    """The port in the machine, 1 to 65535."""
     protocol: str = "tcp"
     handlers: tuple[str, ...] = ()
-    """As the config has them: `tls`, `http` and so on; none for a plain connection."""
+    """The handlers of the port in the config, such as `tls` and `http`; none for plain connections."""
     listening: bool
     refused: str = ""
 
@@ -105,16 +105,16 @@ class CandidateState(Answer, frozen=True, kw_only=True):
     absent where there is none. `chosen`: it is the one, equal ones by lot."""
 
     machine: str
-    """Its id."""
+    """The id of the machine."""
     state: str
-    """As the API has it: `started`, `stopped` and so on."""
+    """The machine's state, as the API has it: `started`, `stopped` and so on."""
     stands: str
     internal_port: int
-    """1 to 65535, in the machine."""
+    """The port in the machine, 1 to 65535."""
     in_flight: int
-    """Connections or requests of this edge in it now."""
+    """How many connections or requests this edge has in the machine now, 0 or more."""
     soft_limit: int
-    """From so many on others are taken first."""
+    """How many connections or requests the machine may have before the edge prefers others."""
     hard_limit: int | None = None
     chosen: bool
 
@@ -125,9 +125,9 @@ class ListenerState(Answer, frozen=True, kw_only=True):
     changes this, a sentence each."""
 
     address: str
-    """Of the host."""
+    """The address of the host where the port is."""
     port: int
-    """1 to 65535."""
+    """The port at the host, 1 to 65535."""
     speaks: str
     outcome: str
     certificate: str = ""
@@ -140,9 +140,9 @@ class RouteExplanation(Answer, frozen=True, kw_only=True):
     `region`, which `fly-force-region` and replays are compared with; both empty from a node of an older version."""
 
     url: str
-    """As it was asked."""
+    """The URL that was asked for."""
     app: str
-    """The app whose port is meant."""
+    """The name of the app that was asked for."""
     listeners: tuple[ListenerState, ...]
     node: str = ""
     region: str = ""
@@ -154,11 +154,11 @@ class ExplainQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str = ""
     method: str = ""
-    """As the client writes it; empty: GET."""
+    """The method of the request, as the client writes it; empty: GET."""
     header: dict[str, str] = msgspec.field(default_factory=dict)
     """Fields of the request by name, such as `header.fly-prefer-region=ams,iad`."""
     source: str = ""
-    """The client's IP address; empty: anybody."""
+    """The IP address that the request comes from; empty: from anywhere."""
     replay: str = ""
     """`fly-replay` as the machine that gets the request would answer it: says where it goes then; empty: it does
     not."""
@@ -182,7 +182,7 @@ class EdgeAddress(Answer, frozen=True, kw_only=True):
     may send to it what is for the address; `why` says why not, empty when it does."""
 
     ip: str
-    """IPv4 or IPv6."""
+    """The address, IPv4 or IPv6."""
     app: str
     up: bool
     why: str = ""

@@ -30,18 +30,18 @@ class WireguardPeer(Answer, frozen=True, kw_only=True):
     name: str
     """Unique in the network."""
     org: str
-    """Slug of the organization."""
+    """The slug of the organization."""
     network: str
-    """The network's name; empty for the organization's default one."""
+    """The name of the network; `default` for the organization's default one."""
     peerip: str
     dns: str
     endpoint: str
     pubkey: str
     allowed_ips: str
     peer_pubkey: str
-    """The peer's own key, in base64."""
+    """The public key of the peer, in base64."""
     node: str
-    """The id of the node that is its gateway."""
+    """The id of the node that is the peer's gateway."""
     created_at: datetime
 
 
@@ -119,16 +119,16 @@ class PrivateName(Answer, frozen=True, kw_only=True):
     """A machine of one of them; `ip` is its private address, `name` what it is called, empty from an older node."""
 
     id: str
-    """The machine's."""
+    """The id of the machine."""
     app: str
-    """The name of its app."""
+    """The name of the machine's app."""
     ip: str
     node: str
-    """The id of the node that it is on."""
+    """The id of the machine's node."""
     started: bool
-    """It runs: names that lead to running machines alone lead to it."""
+    """True when the machine runs: names that lead to running machines alone lead to it."""
     metadata: dict[str, str]
-    """As its config has it."""
+    """The metadata of the machine's config, by key."""
     name: str = ""
 
 

@@ -19,15 +19,15 @@ class Release(Answer, frozen=True, kw_only=True):
 
     id: str
     app_name: str
-    """The app that it is of."""
+    """The name of the app that has the release."""
     version: int
     status: str
     strategy: str
-    """As whoever made it told; may be empty."""
+    """The strategy of the deploy, as the release's maker named it; may be empty."""
     image: str
-    """As whoever made it told; may be empty."""
+    """The reference of the image, as the release's maker named it; may be empty."""
     description: str
-    """For people; may be empty."""
+    """A text for people, at most 2,000 characters; may be empty."""
     user: str
     created_at: datetime
     updated_at: datetime
@@ -64,9 +64,9 @@ class UpdateReleaseRequest(Request, frozen=True, kw_only=True):
 
 class ReleaseParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
-    """The app that was released."""
+    """The name of the app that has the release."""
     version: str
-    """The release's number, 1 or more, or `latest`."""
+    """The release's number, 1 or more."""
 
 
 class ListReleasesQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,35 +28,35 @@ class RunSummary(Answer, frozen=True, kw_only=True):
     id: str
     """A ULID: later runs have greater ones."""
     flow: str
-    """Which flow it is of: `start`, `stop` and so on."""
+    """The name of the flow that the run executes: `start`, `stop` and so on."""
     resource_kind: str
-    """`machine`, `volume`, `image` and so on."""
+    """The kind of what the run works on: `machine`, `volume`, `image` and so on."""
     resource_id: str
-    """The id of what it works on; one run at a time works on that."""
+    """The id of what the run works on; no other run works on it at the same time."""
     state: RunState
     created_at: datetime
     ended_at: datetime | None = None
     step: str | None = None
     attempt: int = 0
-    """At the step, 1 or more; 0 before the first."""
+    """How often the run has begun `step`, 1 or more; 0 before the first step."""
     error: str | None = None
-    """What went wrong last; null for nothing."""
+    """The last error of the run, for people; null for none."""
     parent_id: str | None = None
-    """The run that waits for it; null for none."""
+    """The id of the run that waits for this one; null for none."""
 
 
 class RunStep(Answer, frozen=True, kw_only=True):
     """One step: `state` is waiting, running, done, failed or undone. `result` is what it recorded, as JSON text."""
 
     name: str
-    """Of the step, unique in its flow."""
+    """The name of the step, unique in its flow."""
     state: str
     attempts: int
-    """How often it was begun, 0 or more."""
+    """How often the step was begun, 0 or more."""
     started_at: datetime | None = None
     ended_at: datetime | None = None
     error: str | None = None
-    """Why its last attempt failed; null for one that did not."""
+    """The error of the step's last attempt, for people; null for an attempt without one."""
     result: str | None = None
 
 
@@ -69,7 +69,7 @@ class RunList(Answer, frozen=True, kw_only=True):
 
     runs: tuple[RunSummary, ...]
     next_cursor: str | None = None
-    """For the page behind this one; null on the last."""
+    """The `cursor` with which the next call shows the next page; null on the last page."""
 
 
 # Calls about runs: what the worker did, step by step, and the operator's hand on it.
@@ -77,20 +77,20 @@ class RunList(Answer, frozen=True, kw_only=True):
 
 class RunParams(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
-    """A ULID; runs of all flows have ids of one kind."""
+    """The id of the run, a ULID."""
 
 
 class ListRunsQuery(msgspec.Struct, frozen=True, kw_only=True):
     """By resource (a machine's or a volume's id), by flow, by state; newest first."""
 
     resource_id: str | None = None
-    """Only runs that work on this machine, volume, image or app; absent: all."""
+    """The id of a machine or volume: the answer has only runs that work on it; absent: all runs."""
     flow: str | None = None
-    """Only runs of the flow of this name; absent: of all."""
+    """The name of a flow: the answer has only runs of it; absent: of all flows."""
     state: tuple[RunState, ...] = ()
     limit: RunsLimit = 50
     cursor: str | None = None
-    """What the last page gave as the next one; absent for the first page."""
+    """The `next_cursor` of the page before: this page begins after it; absent: the first page."""
 
 
 LIST_RUNS = Unary(
@@ -159,9 +159,9 @@ class HistoryVersion(Answer, frozen=True, kw_only=True):
     """A ULID: later versions have greater ones."""
     created_at: datetime
     image: str
-    """As the config names it."""
+    """The reference of the image, with its registry and tag filled in."""
     image_digest: str
-    """What that meant then."""
+    """The digest of the image that the version was made from."""
     user_config: MachineConfig
 
 
@@ -172,22 +172,22 @@ class MachineHistory(Answer, frozen=True, kw_only=True):
     id: str
     """14 hexadecimal digits, unique in the cluster."""
     app: str
-    """The app that it is or was of."""
+    """The name of the machine's app."""
     name: str
-    """Unique in the app at its time."""
+    """The name of the machine; other machines of the app had another one at that time."""
     node: str
     region: str
-    """Code of its node's."""
+    """The code of the region of the machine's node."""
     state: str
-    """Of the machine: `destroyed` for one that is gone."""
+    """The state of the machine; `destroyed` for one that is gone."""
     image: str
-    """As the last config names it."""
+    """The reference of the last version's image, with its registry and tag filled in."""
     image_digest: str
-    """What that meant for the last version."""
+    """The digest of the image that the last version was made from."""
     version: str
-    """The last one."""
+    """The machine's last version, a ULID."""
     private_ip: str
-    """Its IPv6 address in the app's private network."""
+    """The IPv6 address of the machine in the app's private network."""
     created_at: datetime
     updated_at: datetime
     kept: Kept

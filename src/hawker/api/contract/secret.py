@@ -18,12 +18,12 @@ class AppSecret(Answer, frozen=True, kw_only=True):
     """`digest` tells whether a value changed, and nothing else of it."""
 
     name: str
-    """The variable's."""
+    """The name of the secret, which is the name of the environment variable."""
     digest: str
     created_at: datetime
     updated_at: datetime
     value: str | None = None
-    """Only where values were asked for, which needs control of the app."""
+    """The secret's value, if the call asked for values, which needs control of the app; null otherwise."""
 
 
 class AppSecrets(Answer, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class UpdateSecretsRequest(Request, frozen=True, kw_only=True):
     """All at once; null removes."""
 
     values: dict[str, str | None]
-    """By name."""
+    """The new value of each secret, by the secret's name; null removes the secret."""
 
 
 class SecretsUpdated(Answer, frozen=True, kw_only=True):
@@ -42,33 +42,33 @@ class SecretsUpdated(Answer, frozen=True, kw_only=True):
 
     secrets: tuple[AppSecret, ...]
     version: int
-    """Of the app's secrets after it, 1 or more; rises with each change."""
+    """The version of the app's secrets after the call, 1 or more; it rises by one with each change."""
     Version: int
 
 
 class SetSecretRequest(Request, frozen=True, kw_only=True):
     value: str
-    """Any text; machines get it with their next version."""
+    """The secret's value, any text; machines get it with their next version."""
 
 
 class SecretSet(Answer, frozen=True, kw_only=True):
     name: str
-    """The variable's."""
+    """The name of the secret, which is the name of the environment variable."""
     digest: str
-    """Tells whether a value changed, and nothing else of it."""
+    """A digest of the value: it tells whether the value changed, and nothing else of it."""
     created_at: datetime
     updated_at: datetime
     version: int
-    """Of the app's secrets after it."""
+    """The version of the app's secrets after the call, 1 or more; it rises by one with each change."""
     Version: int
-    """The same, for clients of an older API."""
+    """The value of `version` once more, for clients of an older API."""
 
 
 class SecretDeleted(Answer, frozen=True, kw_only=True):
     version: int
-    """Of the app's secrets after it."""
+    """The version of the app's secrets after the call, 1 or more; it rises by one with each change."""
     Version: int
-    """The same, for clients of an older API."""
+    """The value of `version` once more, for clients of an older API."""
 
 
 # Calls about the secrets of an app.
@@ -157,9 +157,9 @@ class SecretKey(Answer, frozen=True, kw_only=True):
     """`public_key` only of a type that has one; the key itself never leaves the node."""
 
     name: str
-    """Unique among the app's keys."""
+    """The name of the key, unique among the app's keys."""
     type: str
-    """What it can do: docs/secrets.md has a table."""
+    """The type of the key, which says what it can do: a word of the table in docs/secrets.md."""
     created_at: datetime
     updated_at: datetime
     public_key: bytes | None = None
@@ -180,56 +180,56 @@ class SecretKeySet(Answer, frozen=True, kw_only=True):
     """`Version` is the same as `version`, for clients of an older API."""
 
     name: str
-    """Unique among the app's keys."""
+    """The name of the key, unique among the app's keys."""
     type: str
-    """What it can do: docs/secrets.md has a table."""
+    """The type of the key, which says what it can do: a word of the table in docs/secrets.md."""
     created_at: datetime
     updated_at: datetime
     version: int
     Version: int
     public_key: bytes | None = None
-    """Only of a type that has one."""
+    """The public half of the key, as base64; null for a type that has none."""
 
 
 class EncryptRequest(Request, frozen=True, kw_only=True):
     plaintext: bytes
-    """Base64."""
+    """Bytes that are to be encrypted, as base64."""
     associated_data: bytes | None = None
-    """Base64; decrypting needs the same, which is not in the ciphertext."""
+    """Bytes that decrypting must show again, as base64; the ciphertext does not have them."""
 
 
 class Encrypted(Answer, frozen=True, kw_only=True):
     ciphertext: bytes
-    """Base64; has the nonce and what proves it whole."""
+    """The encrypted bytes with their nonce and what proves them whole, as base64."""
 
 
 class DecryptRequest(Request, frozen=True, kw_only=True):
     ciphertext: bytes
-    """As it was answered."""
+    """The encrypted bytes, as `ciphertext` of the answer that encrypted them."""
     associated_data: bytes | None = None
-    """The same as when it was encrypted; absent: none."""
+    """The bytes that were given when it was encrypted, as base64; absent: none were given."""
 
 
 class Decrypted(Answer, frozen=True, kw_only=True):
     plaintext: bytes
-    """Base64."""
+    """The decrypted bytes, as base64."""
 
 
 class SignRequest(Request, frozen=True, kw_only=True):
     plaintext: bytes
-    """Base64 of what is signed."""
+    """Bytes that are to be signed, as base64."""
 
 
 class Signed(Answer, frozen=True, kw_only=True):
     signature: bytes
-    """Base64."""
+    """The signature, as base64."""
 
 
 class VerifyRequest(Request, frozen=True, kw_only=True):
     plaintext: bytes
-    """Base64 of what was signed."""
+    """Bytes that were signed, as base64."""
     signature: bytes
-    """As it was answered; one that does not fit is an error."""
+    """The signature, as base64; one that does not fit the bytes is an error."""
 
 
 # Calls about the secret keys of an app, and what can be done with them without ever having them.
@@ -249,9 +249,9 @@ class ListKeysQuery(msgspec.Struct, frozen=True, kw_only=True):
     """As `KeyQuery`; only keys of these `types`."""
 
     min_version: int | None = None
-    """Only with secrets of this version or a later one; else 409."""
+    """The least version of the app's secrets that the node must know; else the call fails (409)."""
     version: int | None = None
-    """Only secrets of exactly this version; else 409."""
+    """Another name of `min_version`; if both are given, the greater one counts."""
     types: tuple[str, ...] = ()
 
 

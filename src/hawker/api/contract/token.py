@@ -14,16 +14,16 @@ class TokenInfo(Answer, frozen=True, kw_only=True):
     """What the caller's token is good for. `apps` is empty when it is not limited to some."""
 
     token_id: str
-    """What a revocation names; `root` for the root token."""
+    """The id of the token, which revokes it; `root` for the root token."""
     organization: str
-    """The first one that it is limited to, else the default one."""
+    """The slug of the first organization that the token is limited to, else of the default one."""
     org_slug: str
-    """The same."""
+    """The value of `organization` once more."""
     apps: tuple[str, ...]
     user: str
-    """Whom it was made for."""
+    """The name of the person or program that the token was made for."""
     restricted_to_machine: str = ""
-    """The first machine that it is limited to; empty for none."""
+    """The id of the first machine that the token is limited to; empty for none."""
 
 
 class CurrentTokens(Answer, frozen=True, kw_only=True):
@@ -38,11 +38,11 @@ class AuthenticateRequest(Request, frozen=True, kw_only=True):
 
 class TokenNonce(Answer, frozen=True, kw_only=True):
     kid: bytes
-    """Which key of the issuer signed it."""
+    """The id of the issuer's key that signed the token, as base64."""
     rnd: bytes
-    """Makes it unlike any other."""
+    """Random bytes that make the token unlike any other, as base64."""
     proof: bool
-    """Always false."""
+    """Always false: clients read it."""
 
 
 class TokenCaveat(Answer, frozen=True, kw_only=True):
@@ -58,11 +58,11 @@ class TokenCaveats(Answer, frozen=True, kw_only=True):
 
 class VerifiedToken(Answer, frozen=True, kw_only=True):
     header: str
-    """The token's id, not the token."""
+    """The id of the token, in place of the token, which is secret."""
     nonce: TokenNonce
     caveats: TokenCaveats
     permission_token: bytes = b""
-    """Always empty."""
+    """Always empty: clients read it."""
 
 
 class TokenAccess(Request, frozen=True, kw_only=True):
@@ -71,21 +71,21 @@ class TokenAccess(Request, frozen=True, kw_only=True):
 
     action: str = ""
     org_slug: str | None = None
-    """Whose thing is meant; absent: that of the app."""
+    """The slug of the organization that has the thing; absent: the app's organization."""
     app_name: str | None = None
-    """The app that is meant; absent: none."""
+    """The name of the app that is meant; absent: none."""
     machine_id: str | None = None
-    """The machine that is meant; absent: none."""
+    """The id of the machine that is meant; absent: none."""
     command: tuple[str, ...] = ()
-    """One that is to be run: asks for control beside `action`."""
+    """The command that is to be run: with one, control is asked for beside `action`."""
     source_machine: str | None = None
-    """Refused: no token of this node is bound to the machine that shows it."""
+    """Always refused: no token of this node is bound to the machine that shows it."""
     app_feature: str | None = None
-    """Refused."""
+    """Always refused: tokens of this node say nothing about features."""
     machine_feature: str | None = None
-    """Refused."""
+    """Always refused: tokens of this node say nothing about features."""
     org_feature: str | None = None
-    """Refused."""
+    """Always refused: tokens of this node say nothing about features."""
     mutation: str | None = None
     storage_object: str | None = None
     volume_id: str | None = None
@@ -93,7 +93,7 @@ class TokenAccess(Request, frozen=True, kw_only=True):
 
 class AuthorizeRequest(Request, frozen=True, kw_only=True):
     header: str
-    """What would be sent as `Authorization`."""
+    """The text that a caller would send as `Authorization`."""
     access: TokenAccess
 
 
@@ -110,7 +110,7 @@ class DeployTokenRequest(Request, frozen=True, kw_only=True):
 
 class DeployToken(Answer, frozen=True, kw_only=True):
     token: str
-    """Secret, and shown this once."""
+    """The new token, which is secret; only this answer shows it."""
 
 
 class RevokeTokenRequest(Request, frozen=True, kw_only=True):
@@ -119,17 +119,17 @@ class RevokeTokenRequest(Request, frozen=True, kw_only=True):
     token: str | None = None
     token_id: str | None = None
     note: str = ""
-    """Why, for people."""
+    """The reason of the revocation, for people; may be empty."""
 
 
 class RevokedToken(Answer, frozen=True, kw_only=True):
     token_id: str
-    """No token with this id is taken any more, nor any that was made from it."""
+    """The id of the token: it is refused from now on, and so is each token that was made from it."""
     revoked_at: datetime
     revoked_by: str
-    """The name of the token that did it."""
+    """The name of the token that made the call."""
     note: str = ""
-    """Why, for people; may be empty."""
+    """The reason of the revocation, for people; may be empty."""
 
 
 class RevokedTokens(Answer, frozen=True, kw_only=True):

@@ -37,10 +37,10 @@ class VolumeDamage(Answer, frozen=True, kw_only=True):
     node: str
     accepted: bool
     repaired: bool
-    """Its filesystem was repaired by a mount after it was accepted."""
+    """True when a mount has repaired the filesystem since the damage was accepted."""
     lost: tuple[tuple[int, int], ...]
     lost_bytes: int
-    """Sum of the counts in `lost`."""
+    """How many bytes are lost: the sum of the counts in `lost`."""
     noted_at: datetime
     files: tuple[str, ...] = ()
     unnamed: str | None = None
@@ -57,28 +57,28 @@ class Volume(Answer, frozen=True, kw_only=True):
     id: str
     """`vol_` and 17 letters and digits, unique in the cluster."""
     name: str
-    """As it was asked for; several of an app may have the same."""
+    """The name of the volume, as its order gave it; several volumes of an app may have the same."""
     state: str
-    """`created` for one that is ready; see docs/volumes.md for those before and after it."""
+    """The state of the volume: `created` once it is ready; docs/volumes.md has the others."""
     size_gb: int
-    """GiB, 1 or more: what it may hold."""
+    """The size of the volume in GiB, 1 or more."""
     region: str
-    """Code of its node's."""
+    """The code of the region of the volume's node."""
     zone: str
     encrypted: bool
-    """Its file is encrypted on the host's disk."""
+    """True when the volume's file is encrypted on the host's disk."""
     attached_machine_id: str | None
     attached_alloc_id: str | None
     created_at: datetime
     fstype: str
-    """`ext4`."""
+    """The kind of the volume's filesystem: `ext4`."""
     snapshot_retention: int
-    """Days after which snapshots of the schedule go."""
+    """Days for which a snapshot of the volume is kept, 1 to 60."""
     auto_backup_enabled: bool
-    """The node takes snapshots of it by schedule."""
+    """True when the node takes snapshots of the volume by schedule."""
     host_status: str
     type: str
-    """Always `local`: it is on its node's disk."""
+    """Always `local`: the volume is on its node's disk."""
     blocks: int | None = None
     block_size: int | None = None
     blocks_free: int | None = None
@@ -98,9 +98,9 @@ class OrgVolumes(Answer, frozen=True, kw_only=True):
 
     volumes: tuple[OrgVolume, ...]
     next_cursor: str = ""
-    """For the page behind this one; empty on the last."""
+    """The `cursor` with which the next call shows the next page; empty on the last page."""
     last_volume_id: str = ""
-    """Of the last one on this page; empty for an empty page."""
+    """The id of the last volume on this page; empty for an empty page."""
     last_updated_at: datetime | None = None
     error_regions: tuple[str, ...]
 
@@ -114,11 +114,11 @@ class CreateVolumeRequest(Request, frozen=True, kw_only=True):
     name: str
     """Up to 63 letters, digits, dashes and underscores."""
     region: str | None = None
-    """Where its node is to be; absent: the region of the node that is asked."""
+    """The code of the region of the volume's node; absent: the region of the node that is asked."""
     size_gb: int | None = None
     """GiB, 1 to what the node lets a volume have; absent: 3, or as large as what it is made from."""
     encrypted: bool | None = None
-    """Absent: where the host can; true where it cannot is refused."""
+    """True: the volume is encrypted, or the call is refused; absent: encrypted where the host can."""
     fstype: Literal["ext4", "raw"] | None = None
     snapshot_id: str | None = None
     snapshot_retention: RetentionDays | None = None
@@ -130,7 +130,7 @@ class CreateVolumeRequest(Request, frozen=True, kw_only=True):
     unique_zone_app_wide: bool | None = None
     compute: Guest | None = None
     compute_image: str | None = None
-    """Taken for clients that send it; nothing is done with it."""
+    """Clients send it; it has no effect."""
 
 
 class UpdateVolumeRequest(Request, frozen=True, kw_only=True):
@@ -146,7 +146,7 @@ class ExtendVolumeRequest(Request, frozen=True, kw_only=True):
     """The new size, not what is added."""
 
     size_gb: int
-    """GiB, no less than it has."""
+    """The new size of the volume in GiB, no less than it has."""
 
 
 class ExtendVolumeAnswer(Answer, frozen=True, kw_only=True):
@@ -176,16 +176,16 @@ class VolumeSnapshot(Answer, frozen=True, kw_only=True):
     is at another node than its volume, and has yet to follow it."""
 
     id: str
-    """Unique in the cluster."""
+    """The id of the snapshot, unique in the cluster."""
     size: int
     volume_size: int
     digest: str
-    """Always empty; clients read it."""
+    """Always empty: clients read it."""
     created_at: datetime
     status: str
-    """`created` once it can be restored; before that what is done for it."""
+    """`waiting`, `running`, `created` (it can be restored) or `failed`."""
     retention_days: int
-    """Days after which it goes."""
+    """Days for which the snapshot is kept."""
     node: str | None = None
 
 
@@ -204,11 +204,11 @@ class VolumeBackup(Answer, frozen=True, kw_only=True):
     snapshot: str
     state: BackupState
     error: str | None = None
-    """Why it failed; null otherwise."""
+    """The reason why the backup failed, for people; null otherwise."""
     stored_bytes: int | None = None
-    """Null until it is created."""
+    """Bytes that the volume has stored; null until the backup is created."""
     sent_bytes: int | None = None
-    """Null until it is created."""
+    """Bytes that were sent, as they were not there yet; null until the backup is created."""
 
 
 class KeptBackup(Answer, frozen=True, kw_only=True):
@@ -217,9 +217,9 @@ class KeptBackup(Answer, frozen=True, kw_only=True):
     nobody has read it in the last 30 days. `damage` is what was found wrong with it since, else null."""
 
     backup: str
-    """Its name in its app, VOLUME/TIME."""
+    """The name of the backup in its app: VOLUME/TIME."""
     volume: str
-    """The id of the volume that it was made of."""
+    """The id of the volume that was backed up."""
     verified_at: datetime | None = None
     restored_at: datetime | None = None
     stale: bool = False
@@ -244,11 +244,11 @@ _ONE = f"{_ALL}/{{volume_id}}"
 
 class BackupParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
-    """The app that has the volume."""
+    """The name of the app that has the volume."""
     volume_id: str
-    """The volume that the copy is of; it may be gone."""
+    """The id of the volume that was backed up; it may be gone."""
     snapshot: str
-    """The id of the snapshot that was copied."""
+    """The id of the snapshot that was sent."""
 
 
 class VolumeParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,7 +269,7 @@ class ListVolumesQuery(msgspec.Struct, frozen=True, kw_only=True):
     summary: bool = False
     limit: PageLimit | None = None
     cursor: str | None = None
-    """What the last page gave as the next one; absent for the first page."""
+    """The cursor that the page before gave (`fly-next-cursor`); absent: the first page."""
 
 
 class OrgVolumesQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,13 +279,13 @@ class OrgVolumesQuery(msgspec.Struct, frozen=True, kw_only=True):
     include_deleted: bool = False
     """Also volumes that were deleted and can still be undeleted."""
     region: str | None = None
-    """Only volumes of this region; absent: of all."""
+    """The code of a region: the answer has only volumes of it; absent: of all regions."""
     state: tuple[str, ...] = ()
-    """Only volumes in one of these states; empty: in any."""
+    """States of volumes: the answer has only volumes in one of them; empty: in any state."""
     summary: bool = False
     updated_after: datetime | None = None
     cursor: str | None = None
-    """What the last page gave as the next one; absent for the first page."""
+    """The `next_cursor` of the page before: this page begins after it; absent: the first page."""
     limit: PageLimit | None = None
 
 
