@@ -20,7 +20,7 @@ class AppRecord(msgspec.Struct, frozen=True, kw_only=True):
     network_id: int
     created_at: float  # Unix seconds, by the clock of its home
     idempotency_key: str | None = None
-    """Of the create, so that the same create again answers this app; None for a create without one."""
+    """The key of the create: the same create again answers this app; None for a create without a key."""
     home: NodeId | None = None
     reign: int = 0
 
@@ -75,9 +75,9 @@ class HostnameCount(msgspec.Struct, frozen=True, kw_only=True):
     process of the node counts anew before it goes on, since older versions do not keep this."""
 
     names: int
-    """0 or more."""
+    """How many host names are kept, 0 or more."""
     orgs: int = 0
-    """Only of all together: those with at least one."""
+    """How many organizations have at least one host name here; only the record for all of them counts it."""
 
 
 HOSTNAME_COUNTS = Bucket("hostname_counts", HostnameCount)  # slug of the organization; empty for all
@@ -111,10 +111,10 @@ class PeerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody's own computer that is let into a private network through this node. `id`, as long as a machine's, makes
     its address; `public_key` is its own of WireGuard, base64. `created_at` is Unix seconds."""
 
-    org: str  # slug of the organization whose network it enters
-    name: str  # of the peer, unique in the organization on this node
-    network: str  # the private network's name
-    network_id: int  # the network's 32 bits, which make its address
+    org: str  # slug of the organization whose network the peer enters
+    name: str  # name of the peer, unique in the organization on this node
+    network: str  # name of the private network
+    network_id: int  # the 32 bits of the network that the peer's address has
     public_key: str
     id: MachineId
     created_at: float
@@ -130,12 +130,12 @@ class IpRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: str  # ULID, later ones of an app are greater
     ip: str  # an IPv4 or IPv6 address as text, without a prefix
     type: str
-    region: str  # where it was asked for, or `global`
-    service_name: str  # as the client wrote it; shown, and nothing else
+    region: str  # region that the call asked for; `global` where it asked for none
+    service_name: str  # name of a service, as the client wrote it; it is only shown
     shared: bool
     network: str = ""
     org: str = ""
-    created_at: float  # Unix seconds
+    created_at: float  # Unix seconds when the app got the address
 
     @property
     def is_public(self) -> bool:
@@ -161,11 +161,11 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int
     status: str
-    strategy: str  # of the deploy: `rolling`, `bluegreen` and the like, as the client named it
-    image: str  # reference of the image, as the client named it
-    description: str  # one line for people; may be empty
+    strategy: str  # strategy of the deploy, such as `rolling`, as the client named it; may be empty
+    image: str  # reference of the image, as the client named it; may be empty
+    description: str  # text for people, at most 2,000 characters; may be empty
     definition: bytes
-    user: str  # who made it, as the client or its token says
+    user: str  # name of the token that made the release
     created_at: float
     updated_at: float
 
@@ -177,7 +177,7 @@ class PortRule(msgspec.Struct, frozen=True, kw_only=True):
     """Without a port, every one of the protocol."""
 
     protocol: Transport
-    port: int | None = None  # 1 to 65535; None allows every one
+    port: int | None = None  # port, 1 to 65535; None allows every port of the protocol
 
 
 class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,8 +198,8 @@ class PolicySelector(msgspec.Struct, frozen=True, kw_only=True):
 class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One network policy of an app. Times are Unix seconds."""
 
-    id: str  # unique in the app; stays when the policy is changed
-    name: str  # for people
+    id: str  # 16 hex digits, unique in the app; it stays when the policy is changed
+    name: str  # name of the policy, for people; it need not be unique
     selector: PolicySelector
     rules: tuple[PolicyRule, ...]
     created_at: float
@@ -212,9 +212,9 @@ POLICIES = Bucket("network_policies", PolicyRecord)  # app/id
 class SecretRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One secret of an app. Times are Unix seconds."""
 
-    name: str  # of the environment variable, unique in the app
-    sealed: bytes  # the value under the vault's key
-    digest: str  # hex, keyed: equal values of one secret have equal digests, and it tells no more
+    name: str  # name of the secret and of the environment variable, unique in the app
+    sealed: bytes  # the secret's value under the vault's key
+    digest: str  # hex digest of the value, keyed: equal values of one secret have equal digests, and it tells no more
     created_at: float
     updated_at: float
 
@@ -222,7 +222,7 @@ class SecretRecord(msgspec.Struct, frozen=True, kw_only=True):
 class SecretKeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One secret key of an app; `type` is a `keyring.KeyType`. Times are Unix seconds."""
 
-    name: str  # of the key, unique in the app
+    name: str  # name of the key, unique in the app
     type: str
     sealed: bytes  # the private or symmetric key under the vault's key
     public: bytes | None  # the public half; None for a symmetric key
@@ -233,7 +233,7 @@ class SecretKeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 class SecretsVersion(msgspec.Struct, frozen=True, kw_only=True):
     """Counts the changes of an app's secrets, also over the app's end."""
 
-    number: int  # 1 or more; rises by one with each change
+    number: int  # the newest version, 1 or more; rises by one with each change
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,7 +260,7 @@ class CertificateRecord(msgspec.Struct, frozen=True, kw_only=True):
     key. `kind` is rsa or ecdsa, `authority` who issued it. `points_here`: at the last check the name led to an address
     of the app. Times are Unix seconds."""
 
-    hostname: str  # lower case; may begin with `*.`
+    hostname: str  # the host name, lower case; may begin with `*.`
     app: AppName
     sealed: bytes
     kind: str
@@ -282,7 +282,7 @@ class CertificateOrder(msgspec.Struct, frozen=True, kw_only=True):
     certificate renewed, 0 when it did not say. One that is not `owned` waits until something shows that the host name
     is the app's, and keeps nobody else from the name. Times are Unix seconds."""
 
-    hostname: str  # lower case, the name that the certificate is for
+    hostname: str  # the host name that the certificate is for, lower case
     app: AppName
     created_at: float
     failures: int = 0

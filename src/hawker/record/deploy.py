@@ -65,7 +65,7 @@ class DeployTask(msgspec.Struct, frozen=True, kw_only=True):
     its id once it is ordered; `exit_code` is known once it has ended."""
 
     config: MachineConfig
-    region: str | None  # where its machine is to run; None leaves that to the market
+    region: str | None  # region where its machine is to run; None leaves that to the market
     timeout_s: float
     group: str = ""
     machine: str = ""
@@ -85,8 +85,8 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     also in records from before there was the field. `behind` are machines whose host was away when it was accepted.
     Times are Unix seconds."""
 
-    version: int  # of the release, 1 or more
-    strategy: str  # in which order machines change, as in the release
+    version: int  # number of the release that is deployed, 1 or more
+    strategy: str  # `rolling`, `canary`, `bluegreen` or `immediate`, as in the release
     limits: DeployLimits
     command: DeployTask | None = None
     seed: DeployTask | None = None
@@ -119,7 +119,7 @@ class SlotBefore(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str  # the machine's version, a ULID
     config: MachineConfig
-    started: bool  # it was running, and is to run again after going back
+    started: bool  # the machine was running, and is to run again after going back
 
 
 class SlotRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,10 +127,10 @@ class SlotRecord(msgspec.Struct, frozen=True, kw_only=True):
     for one that goes; `launch`: it is to run and has to prove itself. `cordoned`: it is made outside of routing,
     or was found so. `version` is the machine's version that this deploy made, `at` Unix seconds of the last change."""
 
-    number: int  # counts the slots of a deploy; part of the key
+    number: int  # place of the slot in the plan, 0 or more; part of the key
     kind: SlotKind
-    group: str  # process group of its machine
-    region: str | None  # where a new machine is to be; None leaves that to the market
+    group: str  # name of the process group that its machine is of
+    region: str | None  # region where its machine is or is to be; None leaves that to the market
     machine: str = ""
     config: MachineConfig | None = None
     launch: bool = True
@@ -138,7 +138,7 @@ class SlotRecord(msgspec.Struct, frozen=True, kw_only=True):
     before: SlotBefore | None = None
     state: SlotState = SlotState.WAITING
     version: str = ""
-    text: str = ""  # why it failed, was skipped or left, for people; empty otherwise
+    text: str = ""  # reason why it failed, was skipped or left, for people; empty otherwise
     at: float
 
 
@@ -148,14 +148,14 @@ class RegisterRecord(msgspec.Struct, frozen=True, kw_only=True):
     when that was, by this node's clock, Unix seconds."""
 
     app: AppName
-    version: int  # of the release that is deployed, 1 or more
+    version: int  # number of the release that is deployed, 1 or more
     voters: tuple[NodeId, ...]
     granted: int = 0
     holder: NodeId = NodeId("")
     term: int = 0
     number: int = 0
     state: bytes = b""
-    ended: bool = False  # the deploy has ended
+    ended: bool = False  # the deploy has ended: nothing is written any more
     at: float = 0.0
 
 
@@ -163,7 +163,7 @@ class DeployTermRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The greatest term of an app's deploys that this node was told of: what comes of an earlier one changes nothing
     here. The release's version counts first."""
 
-    version: int  # of the release that is deployed
+    version: int  # number of the release that is deployed, 1 or more
     term: int  # 1 or more; rises with each coordinator
 
 

@@ -74,7 +74,7 @@ class KeptRoot(msgspec.Struct, frozen=True, kw_only=True):
     every node; with `guest_written` a microVM wrote its blocks, and no host may mount it."""
 
     layer: str
-    size_bytes: int  # of the filesystem, 1 or more; what is stored of it is less
+    size_bytes: int  # bytes of the filesystem, 1 or more; the file stores no more than that
     guest_written: bool = False
 
 
@@ -82,7 +82,7 @@ class MemoryFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file of what a suspended machine goes on from. `name` is its driver's own."""
 
     name: str
-    size_bytes: int  # 0 or more
+    size_bytes: int  # bytes of the file, 0 or more
 
 
 class KeptMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,15 +125,15 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     memory: KeptMemory | None = None
     to: NodeId = NodeId("")
     wanted: NodeId | None = None
-    region: str | None = None  # where the destination was asked to be; None: in any
+    region: str | None = None  # region where the destination was asked to be; None: any
     limit_mib_per_s: int = 0
     mode: MoveMode = MoveMode.COLD
     state: MoveState = MoveState.PREPARING
     generation: int
     ran: bool = False
     drops_memory: bool = False
-    stored_bytes: int = 0  # that its files had when the copy began
-    copied_bytes: int = 0  # 0 or more, copied so far, as the destination last told
+    stored_bytes: int = 0  # bytes that its files stored when the copy began, 0 or more
+    copied_bytes: int = 0  # bytes that were copied so far, 0 or more, as the destination last told
     warm_at: float | None = None
     away_at: float | None = None
     closed_at: float | None = None
@@ -149,8 +149,8 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     back_of: str = ""
     alone: bool = False
     has_turn: bool = False
-    waits: str = ""  # for which move of its app, for people; empty once it does not
-    reason: str = ""  # why it was aborted, for people; empty otherwise
+    waits: str = ""  # text for people about the move of its app that it waits for; empty once it does not wait
+    reason: str = ""  # reason why it was aborted, for people; empty otherwise
     created_at: float
     updated_at: float
 
@@ -179,22 +179,22 @@ class ScheduledMove(msgspec.Struct, frozen=True, kw_only=True):
     is tried again until `until`; one with a window is then due in the next one. Once it has begun, `move` names it.
     Times are Unix seconds. The rest is as in the order: see `MoveRequest`."""
 
-    id: str  # a ULID
+    id: str  # id of the plan, a ULID; the move that it becomes has another one
     app: AppName
     machine: MachineId | None = None
-    volume: VolumeId | None = None  # of a volume that no machine has
+    volume: VolumeId | None = None  # id of a volume that no machine has; None for a machine's move
     to: NodeId | None = None
-    region: str | None = None  # where it is to go; None: its own
-    mode: str | None = None  # auto, cold or warm; None: auto
-    limit_mib_per_s: int = 0  # 0: as fast as it can
-    cold_start: bool = False  # a suspended machine is stopped for it
-    accept_loss: bool = False  # what the disk cannot read of a volume goes as zeros
+    region: str | None = None  # region where it is to go; None: the unit's own region
+    mode: str | None = None  # `auto`, `cold` or `warm`; None: auto
+    limit_mib_per_s: int = 0  # MiB a second; 0: as fast as it can, but 100 beside a machine that runs
+    cold_start: bool = False  # a suspended machine is stopped for the move
+    accept_loss: bool = False  # bytes of a volume that the disk cannot read go as zeros
     at: float
     until: float
-    window: str = ""  # such as `sun 02:00-04:00`, in UTC; empty for one with a time of its own
+    window: str = ""  # window such as `sun 02:00-04:00`, in UTC; empty for a move with a time of its own
     move: str = ""
-    ended_at: float | None = None  # it has begun, or never will
-    reason: str = ""  # why it did not begin when it was due last
+    ended_at: float | None = None  # when it became a move, or was given up; None before that
+    reason: str = ""  # reason why it did not begin when it was due last, for people; empty for none
     created_at: float
 
 
@@ -223,7 +223,7 @@ class GrantRecord(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     to: NodeId
     move: str  # id of the move
-    at: float  # Unix seconds
+    at: float  # Unix seconds when the owner changed
 
 
 class MovedRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,11 +272,11 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     upto: int = 0
     root_upto: int = 0
     memory_upto: dict[str, int] = {}
-    copied_bytes: int = 0  # 0 or more, received so far
+    copied_bytes: int = 0  # bytes received so far, 0 or more
     compared_bytes: int = 0
-    back_of: str = ""  # as in `MoveRecord`
-    settled: bool = False  # nobody is asked any more whether it was taken back
-    reason: str = ""  # why it was refused or dropped, for people; empty otherwise
+    back_of: str = ""  # id of the move that this one takes back: see `MoveRecord`
+    settled: bool = False  # the source never takes it back: this node asks it no more
+    reason: str = ""  # reason why it was refused or dropped, for people; empty otherwise
     created_at: float  # Unix seconds, by the clock of this node
 
     @property
@@ -294,8 +294,8 @@ class RetiredRecord(msgspec.Struct, frozen=True, kw_only=True):
     generation: int  # under which the destination owns it, 2 or more
     until: float
     key: SealedKey | None = None
-    layer: str = ""  # under which name the machine kept it; empty for what is no root filesystem
-    memory: str = ""  # which file of the machine's memory it is; empty for another one
+    layer: str = ""  # name of the layer, for a kept root filesystem; empty for another file
+    memory: str = ""  # name of the file of the machine's memory; empty for another file
 
 
 class ComingSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -335,8 +335,8 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     memory: KeptMemory | None = None
     snapshots: tuple[CarriedSnapshot, ...] = ()
     failover: FailoverRecords = FailoverRecords()
-    ran: bool = False  # the machine is to be started there
-    back_of: str = ""  # as in `MoveRecord`
+    ran: bool = False  # the machine was running, and is to be started at the destination
+    back_of: str = ""  # id of the move that this one takes back: see `MoveRecord`
 
 
 class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -345,10 +345,10 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     move: str  # id of the move by which it came
     source: NodeId
-    version: Version  # with which it came: with another one, what fails is not the move
+    version: Version  # version with which it came: once it has another one, what fails is not the move
     started: str = ""  # id of the event of its newest start, as it came; empty when its events say of none
-    tried: int = 1  # starts that were begun here, 1 or more
-    until: float  # Unix seconds; later it stays
+    tried: int = 1  # how many starts were begun here, 1 or more
+    until: float  # Unix seconds; from then on the machine stays here
 
 
 def newest_start(events: Iterable[EventRecord]) -> str:
@@ -363,7 +363,7 @@ class RetiredUnit(msgspec.Struct, frozen=True, kw_only=True):
     machine: MachineRecord | None = None
     versions: tuple[VersionRecord, ...] = ()
     events: tuple[EventRecord, ...] = ()
-    secrets: Pinned | None = None  # those that the machine's version had, sealed by this node
+    secrets: Pinned | None = None  # secrets that the machine's version had, sealed by this node
     volume: VolumeRecord | None = None
     failover: FailoverRecords = FailoverRecords()
     until: float

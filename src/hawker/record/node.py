@@ -24,11 +24,11 @@ class JoinedHost(msgspec.Struct, frozen=True, kw_only=True):
 class InviteRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`uses` hosts may join by it, until `expires_at` (Unix seconds). Nothing in it is secret."""
 
-    id: str  # a part of the invitation, and not its secret
+    id: str  # id of the invitation, which is a part of it and not its secret
     created_at: float
     expires_at: float
     uses: int
-    by: str  # who made it, for people
+    by: str  # name of the token that made the invitation, for people
     revoked_at: float | None = None
     joined: tuple[JoinedHost, ...] = ()
 
@@ -43,8 +43,8 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Who this worker is. `cordoned`: it takes no new machines; `draining`: its machines are being moved away."""
 
     id: NodeId
-    region: str  # in which it sells
-    created_at: float  # Unix seconds, of its first boot
+    region: str  # code of the region in which the node sells
+    created_at: float  # Unix seconds of the node's first boot
     cordoned: bool = False
     draining: bool = False
 
@@ -52,8 +52,8 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
 class CopyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """In a backup only: when it was taken, by which version. A store that has it when a node boots was restored."""
 
-    taken_at: float  # Unix seconds, by the clock of the node
-    version: str  # of Hawker, as `hawker --version` has it
+    taken_at: float  # Unix seconds when the backup was taken, by the node's clock
+    version: str  # version of Hawker that took it, as `hawker --version` has it
 
 
 NODE = Bucket("node", NodeRecord)
@@ -104,10 +104,10 @@ FORMATS = Bucket("format", Format)  # the one key "self"
 class Revocation(msgspec.Struct, frozen=True, kw_only=True):
     """`at` is Unix seconds, `by` the name of who asked."""
 
-    token_id: str  # of the token, which is refused from then on
+    token_id: str  # id of the token: it is refused from then on, and so is each token that was made from it
     at: float
     by: str
-    note: str = ""  # why, for people; may be empty
+    note: str = ""  # reason of the revocation, for people; may be empty
 
 
 REVOKED = Bucket("revoked_tokens", Revocation)
@@ -130,7 +130,7 @@ class FencedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     spare: MachineId
     seen: float
-    at: float  # Unix seconds, of the end of the machine
+    at: float  # Unix seconds when the machine was ended
 
 
 TAKEOVERS = Bucket("takeovers", TakeoverRecord)  # the lost machine's id/the spare's
@@ -171,7 +171,7 @@ class ClaimRecord(Dated, frozen=True, kw_only=True):
     """Where an order with a key goes, and how often it moved on."""
 
     node: NodeId
-    number: int = 0  # 0 or more; rises by one when the order goes to another node
+    number: int = 0  # number of the claim, 0 or more; rises by one when the order goes to another node
 
 
 CANCELLED = Bucket("orders_cancelled", CancelRecord)  # app/order id

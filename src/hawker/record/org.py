@@ -11,8 +11,8 @@ class LoginRecord(msgspec.Struct, frozen=True, kw_only=True):
     fleet's records the newest counts; `at` is Unix seconds, `by` who made it."""
 
     org: str  # slug of the organization
-    registry: str  # host name, with its port where one was named
-    username: str  # as the registry knows it
+    registry: str  # host name of the registry, with its port where one was named
+    username: str  # user name at the registry; empty where the login is gone
     sealed: bytes
     realm: str = ""
     at: float
@@ -28,13 +28,13 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
     the memory (MiB) that its config asks for. `disk_mb` (MiB) has their root filesystems and logs, volumes, snapshots
     and images."""
 
-    machines: int = 0  # 0 or more
-    cpus: int = 0  # whole ones, shared and dedicated alike
-    memory_mb: int = 0  # MiB
+    machines: int = 0  # how many machines, 0 or more
+    cpus: int = 0  # how many whole cpus of all machines, shared and dedicated alike, 0 or more
+    memory_mb: int = 0  # memory of all machines, in MiB, 0 or more
     disk_mb: int = 0
-    volumes: int = 0  # 0 or more
-    snapshots: int = 0  # 0 or more
-    addresses: int = 0  # 0 or more, of apps
+    volumes: int = 0  # how many volumes, 0 or more
+    snapshots: int = 0  # how many snapshots, 0 or more
+    addresses: int = 0  # how many addresses of apps, 0 or more
 
     def plus(self, other: "Amount") -> "Amount":
         return Amount(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
@@ -46,13 +46,13 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
 class QuotaRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The most of each; None: as much as there is."""
 
-    machines: int | None = None  # 0 or more; an order beyond it is refused
-    cpus: int | None = None  # 0 or more, of all machines together
-    memory_mb: int | None = None  # MiB, of all machines together
-    disk_mb: int | None = None  # MiB, of all that `Amount.disk_mb` has
-    volumes: int | None = None  # 0 or more
-    snapshots: int | None = None  # 0 or more
-    addresses: int | None = None  # 0 or more
+    machines: int | None = None  # the most machines, 0 or more; an order beyond it is refused
+    cpus: int | None = None  # the most cpus of all machines together, 0 or more
+    memory_mb: int | None = None  # the most memory of all machines together, in MiB, 0 or more
+    disk_mb: int | None = None  # the most disk space, in MiB, 0 or more, of all that `Amount.disk_mb` counts
+    volumes: int | None = None  # the most volumes, 0 or more
+    snapshots: int | None = None  # the most snapshots, 0 or more
+    addresses: int | None = None  # the most addresses, 0 or more
 
     def over(self, has: Amount, more: Amount) -> dict[str, int]:
         """By how much each resource would be over its limit with `more` of it; empty when all of it may be. What is

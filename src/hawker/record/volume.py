@@ -61,13 +61,13 @@ class DamageRecord(msgspec.Struct, frozen=True, kw_only=True):
     repairs its filesystem. `files` are those that lost something, by their paths in the volume; `unnamed` says why
     there may be more, is empty when there are not, and None until they were looked for. Times: Unix seconds."""
 
-    node: NodeId  # whose disk
+    node: NodeId  # id of the node whose disk could not read the bytes
     lost: tuple[tuple[int, int], ...]  # ranges of bytes, in order: offset and count; at least what is zeros
     noted_at: float
     files: tuple[str, ...] = ()
     unnamed: str | None = None
-    accepted_at: float | None = None  # None: nobody has yet
-    repaired_at: float | None = None  # None: it was not mounted since
+    accepted_at: float | None = None  # when a client accepted the loss; None: nobody has yet
+    repaired_at: float | None = None  # when a mount repaired the filesystem after that; None: not yet
 
     @property
     def lost_bytes(self) -> int:
@@ -83,28 +83,28 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     id: VolumeId
     app: AppName
-    name: str  # need not be unique in the app: a config asks for any of the name
-    region: str  # its node's
+    name: str  # name of the volume, which need not be unique in the app: a config asks for any of the name
+    region: str  # region of the volume's node
     state: VolumeState
     size_gb: int
     made_gb: int = 0
-    unused: bool = False  # a fork that no machine has had since it was filled
+    unused: bool = False  # the volume is a fork that no machine has had since it was filled
     behind: bool = False
     fstype: Fstype = Fstype.EXT4
     encrypted: bool = False  # its file is encrypted, and `key` opens it
-    snapshot_retention: int = 5  # days
+    snapshot_retention: int = 5  # days for which a snapshot of the volume is kept, 1 to 60
     auto_backup: bool = True  # the schedules take snapshots and backups of it
     machine: MachineId | None = None
     lent_by: MachineId | None = None
     source_volume: VolumeId | None = None
     source_snapshot: SnapshotId | None = None
-    source_backup: str | None = None  # ORG/APP/VOLUME/TIME
+    source_backup: str | None = None  # full name of a backup: ORG/APP/VOLUME/TIME
     destroy_at: float | None = None
-    backed_up_at: float | None = None  # when the schedule last began a snapshot
-    key: SealedKey | None = None  # of an encrypted one
+    backed_up_at: float | None = None  # when the schedule last began a snapshot; None: never
+    key: SealedKey | None = None  # key of an encrypted volume; None for another one
     guest_written: bool = False  # a guest had the blocks themselves, or those of what it was made from: never mounted
-    generation: int = 1  # how many nodes have owned it
-    damage: DamageRecord | None = None  # also once it is accepted
+    generation: int = 1  # how many nodes have owned the volume, 1 or more
+    damage: DamageRecord | None = None  # damage of the volume's file, also after it was accepted; None for a whole one
     created_at: float
     updated_at: float
 
@@ -157,13 +157,13 @@ class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
     volume: VolumeId
     app: AppName
     status: SnapshotStatus
-    volume_gb: int  # GiB of the volume's file then
+    volume_gb: int  # size of the volume's file at that moment, in GiB
     size: int = 0
     fstype: Fstype = Fstype.EXT4
     encrypted: bool = False
-    automatic: bool = False  # by the schedule
+    automatic: bool = False  # the schedule took the snapshot, and no client
     key: SealedKey | None = None
-    guest_written: bool = False  # as the volume was then
+    guest_written: bool = False  # a guest had the volume's blocks themselves: see `VolumeRecord`
     retention_days: int
     kept_until: float
     created_at: float

@@ -42,7 +42,7 @@ class JoinAnswer(Answer, frozen=True, kw_only=True):
     changes. `now` is this node's clock."""
 
     cluster: str
-    """The cluster's name."""
+    """The id of the cluster, 16 hexadecimal digits."""
     keys: dict[str, str]
     primary: int
     """The number of the key that what is sent is sealed with."""

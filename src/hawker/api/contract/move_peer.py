@@ -38,7 +38,7 @@ class IncomingRequest(Request, frozen=True, kw_only=True):
     app: OrderedApp
     unit: bytes
     limit_mib_per_s: int = 0
-    """The most MiB a second that the copy may take; 0 is no limit."""
+    """The most MiB a second that the copy may take; 0: as fast as it can."""
 
 
 class IncomingMove(Answer, frozen=True, kw_only=True):
