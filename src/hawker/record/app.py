@@ -26,7 +26,7 @@ class AppRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CarriedApp(msgspec.Struct, frozen=True, kw_only=True):
-    """Of an app whose home is another node: when that was read for what of the app is here, by its own clock."""
+    """An app whose home is another node: when what this node has of it was read there."""
 
     home: NodeId
     read_at: float  # Unix seconds, by the home's clock; what was read earlier changes nothing
@@ -84,7 +84,7 @@ HOSTNAME_COUNTS = Bucket("hostname_counts", HostnameCount)  # slug of the organi
 
 
 class NetworkOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose a private network is."""
+    """The organization and name of a private network."""
 
     org: str  # slug of the organization
     network: str  # the network's name, unique in the organization
@@ -124,8 +124,8 @@ WIREGUARD_PEERS = Bucket("wireguard_peers", PeerRecord)  # organization/name
 
 
 class IpRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An address of an app; `type` is an `ips.IpType`. `shared`: others have it, too. `network` and `org` say where a
-    private one is."""
+    """An address of an app; `type` is an `ips.IpType`. `shared`: other apps have it, too. `network` and `org` are the
+    private network that the address is in, and its organization; empty for a public one."""
 
     id: str  # ULID, later ones of an app are greater
     ip: str  # an IPv4 or IPv6 address as text, without a prefix
@@ -144,7 +144,7 @@ class IpRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IpOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose an address is that is not shared."""
+    """The app that has an address which is not shared."""
 
     app: AppName
 
@@ -174,14 +174,14 @@ RELEASES = Bucket("releases", ReleaseRecord)  # app/version, in ten digits
 
 
 class PortRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Without a port, every one of the protocol."""
+    """The ports of one protocol that a rule allows."""
 
     protocol: Transport
     port: int | None = None  # port, 1 to 65535; None allows every port of the protocol
 
 
 class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
-    """What it allows; None is everything."""
+    """What a policy allows in one direction: these ports; None is everything."""
 
     direction: Direction
     ports: tuple[PortRule, ...] | None = None

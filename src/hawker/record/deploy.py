@@ -11,7 +11,7 @@ from hawker.store.contract import Bucket
 
 
 class SlotKind(StrEnum):
-    """What becomes of a slot's machine. A canary is made, proven and destroyed before all else."""
+    """What the deploy does with a slot's machine. A canary is made, proven and destroyed before all else."""
 
     UPDATE = "update"
     CREATE = "create"
@@ -20,7 +20,7 @@ class SlotKind(StrEnum):
 
 
 class SlotState(StrEnum):
-    """How far a slot is. `skipped`: its machine's host is away; `left`: it could not be taken back."""
+    """The state of a slot. `skipped`: its machine's host is away; `left`: it could not be taken back."""
 
     WAITING = "waiting"
     CHANGING = "changing"
@@ -43,11 +43,12 @@ class DeployWish(StrEnum):
 
 
 class DeployLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """`max_unavailable` is a count from 1 on, a share below it. `wait_s` is for each gate that can take long, `smoke_s`
-    how long the first machine of a group must stay up, `smoke_rest_s` each other one; all in seconds. `rollback`: a
-    gate that fails takes the deploy back. `skip_unreachable`: a machine whose host is away does not stop it. `bake_s`
-    is for how long the machines of a wave are watched before the next one begins, `keep_blue_s` for how long old
-    machines of a bluegreen deploy are kept at rest before they go."""
+    """The limits of a deploy. `max_unavailable` is how many machines change at once: a count from 1 on, a share of them
+    below 1. `wait_s` is for each health gate that can take long, `smoke_s` how long the first machine of a group must
+    stay up, `smoke_rest_s` each other one; all in seconds. `rollback`: a health gate that fails takes the deploy back.
+    `skip_unreachable`: a machine whose host is away does not stop it. `bake_s` is for how many seconds the machines of
+    a wave are watched before the next one begins, `keep_blue_s` for how many seconds old machines of a bluegreen deploy
+    are kept at rest before they go."""
 
     max_unavailable: float = 0.33
     wait_s: float = 300.0
@@ -115,7 +116,7 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlotBefore(msgspec.Struct, frozen=True, kw_only=True):
-    """What a machine was when the deploy was accepted, which going back restores."""
+    """The machine as it was when the deploy was accepted; going back restores it."""
 
     version: str  # the machine's version, a ULID
     config: MachineConfig

@@ -25,24 +25,26 @@ from hawker.value_object import ValueObject
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine's addresses: `private_ip` (IPv6, stable) and, for traffic outwards only, `ipv4`."""
+    """The addresses of a machine: `private_ip` is IPv6 and stays; `ipv4` is for traffic outwards only, None without
+    one."""
 
     private_ip: str
     ipv4: str | None = None
-    network_id: int  # the 32 bits of its private network, which its address has
+    network_id: int  # the 32 bits of its private network, 0 to 2^32 - 1, which its address has
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """A client's exclusive right to change a machine until `expires_at` (Unix seconds)."""
 
-    nonce: str  # 16 hex digits; who shows them may change the machine
-    owner: str  # who took it, for people
-    description: str  # why, in words of the owner; may be empty
+    nonce: str  # 16 hex digits; whoever shows it may change the machine
+    owner: str  # name of the token that took the lease, for people
+    description: str  # text of the owner for people; may be empty
     expires_at: float
 
 
 class ContainerRetry(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a container: its run number `run` is, or is about to be, the `count`-th automatic restart in a row."""
+    """A restart of a container: its run number `run` is, or is about to be, the `count`-th automatic restart in a
+    row."""
 
     run: int
     count: int
@@ -53,15 +55,15 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     `retries` has each container that was started again by itself, by its name."""
 
     instance_id: InstanceId
-    pid: int | None = None  # process of the host; None before it was launched
+    pid: int | None = None  # id of its process on the host; None before it was launched
     started_at: float | None = None
     exit: Exit | None = None
     retries: dict[str, ContainerRetry] = {}
-    memory_mib: int | None = None  # its limit, when that is no longer the config's
+    memory_mib: int | None = None  # memory limit in MiB that a call has set since; None: the config's
 
 
 class Previous(msgspec.Struct, frozen=True, kw_only=True):
-    """What an update falls back to when the new version cannot be prepared."""
+    """The version and the state to which an update falls back when the new version cannot be prepared."""
 
     version: Version
     config: MachineConfig
@@ -82,8 +84,8 @@ class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     id: MachineId
     app: AppName
-    name: str  # unique in the app
-    region: str  # its node's
+    name: str  # name of the machine, unique in the app
+    region: str  # region of the machine's node
     state: State
     version: Version
     config: MachineConfig
@@ -95,17 +97,17 @@ class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
     running: Running | None = None
     awaited: InstanceId | None = None
     rested: InstanceId | None = None
-    restarts: int = 0  # automatic ones in a row
+    restarts: int = 0  # automatic restarts in a row, 0 or more
     cordoned: bool = False  # the edge sends it no new connections
     lease: Lease | None = None
     previous: Previous | None = None
-    order: OrderId | None = None  # what it was made for
-    generation: int = 1  # how many nodes have owned it
-    first_id: int | None = None  # of the user and group ids of the host that are its own; None: it never had any
+    order: OrderId | None = None  # id of the order that the machine was made for
+    generation: int = 1  # how many nodes have owned the machine, 1 or more
+    first_id: int | None = None  # first user and group id of the host that is its own; None: it never had any
     last_event: EventId = EventId("")
-    events: int = 0  # how many of its events are stored, at most `EVENTS_KEPT`
-    created_at: float  # Unix seconds, of its create
-    updated_at: float  # Unix seconds, of the last change; later with each
+    events: int = 0  # how many events of the machine are stored, 0 to `EVENTS_KEPT`
+    created_at: float  # Unix seconds when the machine was created
+    updated_at: float  # Unix seconds of the last change; each change has a later one
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -113,21 +115,21 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     exit: Exit | None = None
     requested_stop: bool = False  # somebody asked the instance to end
-    restarting: bool = False  # another instance follows by itself
-    restart_count: int = 0  # automatic restarts in a row, this one included
-    resumed: bool = False  # of a start: the instance is the one that was suspended
-    error: str = ""  # what went wrong, for people; empty for nothing
-    version: str = ""  # the version that the event is about, a ULID; empty for the present one
+    restarting: bool = False  # another instance follows, which the machine's restart policy starts
+    restart_count: int = 0  # automatic restarts in a row, 0 or more, this one included
+    resumed: bool = False  # the start went on with the instance that was suspended
+    error: str = ""  # text for people that says what went wrong; empty for nothing
+    version: str = ""  # version that the event is about, a ULID; empty for the machine's present one
 
 
 class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened to a machine. Keyed by machine and id, so newest last."""
 
     id: EventId
-    type: str  # what happened: `launch`, `start`, `exit` and the like, as the Machines API has it
-    status: str  # how that stands: `started`, `stopped`, `failed` and the like
+    type: str  # kind of the event: `launch`, `start`, `exit` and the like, as the Machines API has it
+    status: str  # state that came of it: `started`, `stopped`, `failed` and the like
     source: str  # `user` where a client asked for it, else `flyd`
-    at: float  # Unix seconds
+    at: float  # Unix seconds when it happened
     detail: Detail | None = None
 
 
@@ -138,7 +140,7 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
     config: MachineConfig
     image: Resolved
     container_images: dict[str, Resolved] = {}
-    created_at: float  # Unix seconds, of the create or update that made it
+    created_at: float  # Unix seconds of the create or update that made the version
 
 
 class MachineKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,19 +184,19 @@ def machine_id_of(context: StepContext[Any, Any]) -> MachineId:
 
 
 class MachineTarget(ValueObject, frozen=True):
-    """Which machine, and the lease nonce the caller showed."""
+    """The machine that a call means, and the lease nonce that the caller showed."""
 
     app: AppName
-    machine_id: str  # as the caller wrote it: not checked yet
-    nonce: str | None  # of the lease; None where the caller showed none
+    machine_id: str  # id of the machine as the caller wrote it: not checked yet
+    nonce: str | None  # nonce of the lease that the caller showed; None where it showed none
 
 
 class CheckResult(ValueObject, frozen=True):
     """The latest answer of one check. `status` is passing, warning (not asked yet) or critical; `at` Unix seconds."""
 
-    name: str  # of the check in the config
+    name: str  # name of the check, as `config.effective.checks` gives it
     status: str
-    output: str  # what the check answered, for people
+    output: str  # answer to the check, or why there was none, for people
     at: float
 
 
@@ -251,11 +253,11 @@ def counted(gpus: Iterable[Gpu]) -> dict[str, int]:
 
 
 class ArchiveRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """That a destroyed machine's history is in an archive, whole: when it was seen there, where, and how large."""
+    """The whole history of a destroyed machine is in an archive: when it was seen there, where, and how large."""
 
-    archive: str  # the archive's name
-    bytes: int  # of the history as it was sent
-    at: float  # Unix seconds
+    archive: str  # name of the archive
+    bytes: int  # bytes of the history, as it was sent to the archive
+    at: float  # Unix seconds when the history was seen in the archive
 
 
 ARCHIVED = Bucket("archived", ArchiveRecord)  # machine id; only of those in DESTROYED

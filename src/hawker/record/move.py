@@ -63,7 +63,7 @@ CLOSED_MOVES = frozenset({MoveState.COPYING, MoveState.GRANTED, MoveState.RECLAI
 
 
 class MoveMode(StrEnum):
-    """How the bytes go."""
+    """How the bytes are copied."""
 
     COLD = "cold"  # while the machine is off
     WARM = "warm"  # while it runs, and what it wrote meanwhile while it is off
@@ -104,18 +104,18 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One move, at its source; `id` is that of the run that began it. `generation` is what the destination will own.
     `ran`: the machine was running, and is to run afterwards. `away_at` and `back_at` are when the machine stopped and
     when another instance of it was on its way; from `closed_at` on nobody wrote to its files. `warm_at` is when the
-    copy began beside the machine. Bytes are those that its files store; times are Unix seconds.
-    `drops_memory`: the machine was suspended, and is stopped for the move. `memory` is that of one which stays
-    suspended, `root` what the machine keeps of its root filesystem; None without either.
-    `to` is empty until a node was chosen; `limit_mib_per_s` 0 is no limit.
-    Until `paused_until` nothing is copied, and the machine is not stopped for the move. `damage` says what of its files
-    the source's disk cannot read; empty when nothing is known of that. With `accept_loss` what cannot be read of the
-    volume goes as zeros; `lost` has it before: ranges of bytes, in order, offset and count. `back_of` is the move after
-    which the machine did not start, and because of which it goes back; empty for a move that somebody ordered.
+    copy began beside the machine. Bytes are those that its files store; times are Unix seconds. `drops_memory`: the
+    machine was suspended, and is stopped for the move. `memory` is that of one which stays suspended, `root` what the
+    machine keeps of its root filesystem; None without either. `to` is empty until a node was chosen; with
+    `limit_mib_per_s` 0 the copy goes as fast as it can, but at 100 beside a machine that runs. Until `paused_until`
+    nothing is copied, and the machine is not stopped for the move. `damage` says what of its files the source's disk
+    cannot read; empty when nothing is known of that. With `accept_loss` what cannot be read of the volume goes as
+    zeros; `lost` has it before: ranges of bytes, in order, offset and count. `back_of` is the move after which the
+    machine did not start, and because of which it goes back; empty for a move that somebody ordered.
 
     `heard_at` is when the destination was known to own it. `reclaimed` is the generation under which the source took it
-    back from a destination that was lost, 0 when it did not; with `reclaims_now` it waits for nobody.
-    `alone`: it begins in its app's turn; `has_turn`: the app's home has said that it is this move's."""
+    back from a destination that was lost, 0 when it did not; with `reclaims_now` it waits for nobody. `alone`: it
+    begins in its app's turn; `has_turn`: the app's home has said that it is this move's."""
 
     id: str
     app: AppName
@@ -217,7 +217,8 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrantRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """From its durable commit on, `to` owns the unit under `generation`, whether it has heard of it or not."""
+    """From the durable commit of this record on, the node `to` owns the unit under `generation`, whether it has heard
+    of it or not."""
 
     unit: str  # id of the machine, or of a volume that moves alone
     generation: int
@@ -227,7 +228,7 @@ class GrantRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MovedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A signpost: the machine or volume was here, and went to `to`."""
+    """A signpost: the machine or volume was here, and went to the node `to`."""
 
     app: AppName
     to: NodeId
@@ -236,7 +237,7 @@ class MovedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IncomingState(StrEnum):
-    """Of what is on its way here."""
+    """Where the move of what comes to this node is."""
 
     HOLDING = "holding"  # room is held, the image is fetched
     READY = "ready"
@@ -314,7 +315,8 @@ class ComingSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CarriedSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next owner of a volume is told of one of its snapshots. `key` opens an encrypted one."""
+    """One snapshot of a volume, as the volume's next owner is told of it. `key` opens an encrypted one; empty for
+    another one."""
 
     coming: ComingSnapshot
     key: bytes = b""
@@ -340,8 +342,8 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine that came, and is to run here, and has not yet: it goes back to `source` if it does not start. None of
-    one that came back so."""
+    """A machine that came to this node and has not started here yet: it goes back to the node `source` if it does not
+    start. A machine that came back that way has no such record."""
 
     move: str  # id of the move by which it came
     source: NodeId

@@ -40,7 +40,8 @@ INVITES = Bucket("invites", InviteRecord)  # id
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Who this worker is. `cordoned`: it takes no new machines; `draining`: its machines are being moved away."""
+    """The identity of this worker. `cordoned`: it takes no new machines; `draining`: its machines are being moved
+    away."""
 
     id: NodeId
     region: str  # code of the region in which the node sells
@@ -50,7 +51,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CopyRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """In a backup only: when it was taken, by which version. A store that has it when a node boots was restored."""
+    """A mark that only a backup has. A store that has it when a node boots was restored."""
 
     taken_at: float  # Unix seconds when the backup was taken, by the node's clock
     version: str  # version of Hawker that took it, as `hawker --version` has it
@@ -102,7 +103,7 @@ FORMATS = Bucket("format", Format)  # the one key "self"
 
 
 class Revocation(msgspec.Struct, frozen=True, kw_only=True):
-    """`at` is Unix seconds, `by` the name of who asked."""
+    """The revocation of a token. `at` is Unix seconds, `by` the name of who asked."""
 
     token_id: str  # id of the token: it is refused from then on, and so is each token that was made from it
     at: float
@@ -114,8 +115,8 @@ REVOKED = Bucket("revoked_tokens", Revocation)
 
 
 class TakeoverRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Written in the transaction that starts the spare. `seen` is the machine's `updated_at` when its host, `owner`,
-    was lost; `at` when the spare was started. Unix seconds."""
+    """A takeover, written in the transaction that starts the spare. `seen` is the machine's `updated_at` when its host,
+    `owner`, was lost; `at` is when the spare was started. Both are Unix seconds."""
 
     machine: MachineId
     spare: MachineId
@@ -125,8 +126,8 @@ class TakeoverRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FencedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """That a machine of this node was ended because a spare had taken over what it was at `seen`. One that is started
-    by hand later goes on."""
+    """The end of a machine of this node, because a spare had taken over what the machine was at `seen`, Unix seconds.
+    If somebody starts the machine later, it goes on."""
 
     spare: MachineId
     seen: float
@@ -158,17 +159,17 @@ class FailoverRecords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dated(msgspec.Struct, frozen=True, kw_only=True):
-    """Written down at this moment, Unix seconds."""
+    """A record with the moment when it was written, `at`, Unix seconds."""
 
     at: float
 
 
 class CancelRecord(Dated, frozen=True, kw_only=True):
-    """An order that came too late, or will."""
+    """A cancelled order: this node does not fill it, also if it comes later."""
 
 
 class ClaimRecord(Dated, frozen=True, kw_only=True):
-    """Where an order with a key goes, and how often it moved on."""
+    """The claim of an order with a key: the node that the order was sent to."""
 
     node: NodeId
     number: int = 0  # number of the claim, 0 or more; rises by one when the order goes to another node

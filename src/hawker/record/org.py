@@ -44,7 +44,7 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuotaRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The most of each; None: as much as there is."""
+    """The most that an organization or app may have of each resource; None: as much as there is."""
 
     machines: int | None = None  # the most machines, 0 or more; an order beyond it is refused
     cpus: int | None = None  # the most cpus of all machines together, 0 or more

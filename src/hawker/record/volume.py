@@ -48,8 +48,8 @@ class Fstype(StrEnum):
 
 
 class SealedKey(msgspec.Struct, frozen=True, kw_only=True):
-    """What encrypts a volume, under the node's own key. `volume` is the one that it was made for: its copies have the
-    same bytes, and so the same key."""
+    """The key that encrypts a volume, under the node's own key. `volume` is the one that it was made for: its copies
+    have the same bytes, and so the same key."""
 
     volume: VolumeId
     sealed: bytes  # the volume's key under the vault's key

@@ -25,8 +25,8 @@ class AppFileQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AppFile(Answer, frozen=True, kw_only=True):
-    """What `config.files` names by its `digest` and `size`, in bytes. It goes when no machine's config has named it for
-    an hour."""
+    """An uploaded file: `config.files` names it by its `digest` and its `size` in bytes. It goes when no machine's
+    config has named it for an hour."""
 
     digest: str
     size: int
@@ -60,7 +60,7 @@ APP_FILE_ROUTES = (GET_APP_FILE, PUT_APP_FILE)
 
 
 class HandedFileParams(msgspec.Struct, frozen=True, kw_only=True):
-    """By the app's id: an app of the same name on another node may be another one."""
+    """The file of one app, by the app's id: an app of the same name on another node may be another one."""
 
     app_id: str
     """The app's id, which no other app ever has."""

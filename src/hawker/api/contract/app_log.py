@@ -86,7 +86,8 @@ class AppLogPage(Answer, frozen=True, kw_only=True):
 
 
 class NodeLogQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """As `AppLogPageQuery`, of one node: `after` is a position there."""
+    """The query of `AppLogPageQuery` to one node: `after` is a position in its log. Without it, the last `tail` lines;
+    `wait_s` is for how many seconds the answer may wait for the first line."""
 
     after: int | None = None
     tail: Annotated[int, msgspec.Meta(ge=0, le=LINES_IN_PAGE)] | None = None

@@ -19,8 +19,8 @@ _Name = Annotated[str, msgspec.Meta(max_length=256)]
 
 
 class AuditSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """Empty for all. `machine` is an id, `who` a holder's name or a token's id, `what` the name of a route, `since` a
-    moment as RFC 3339, or the beginning of one."""
+    """Which lines are asked for; an empty field selects all. `app` is a name, `machine` an id, `who` a holder's name or
+    a token's id, `what` the name of a route, `since` a moment as RFC 3339, or the beginning of one."""
 
     app: _Name = ""
     machine: _Name = ""

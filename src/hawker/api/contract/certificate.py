@@ -54,7 +54,8 @@ class CertificateEntry(Answer, frozen=True, kw_only=True):
 
 
 class AcmeChallenge(Answer, frozen=True, kw_only=True):
-    """Empty where this node answers no names of its own."""
+    """The CNAME record by which the node may order certificates for the host name; empty where none is needed, and
+    where this node answers no names of its own."""
 
     name: str = ""
     """The name at which a CNAME record is to be set: `_acme-challenge.` and the host name."""
@@ -74,7 +75,7 @@ class Ownership(Answer, frozen=True, kw_only=True):
 
 
 class DnsRequirements(Answer, frozen=True, kw_only=True):
-    """What the host name should lead to. Without addresses of the app: an address of its host."""
+    """The DNS records that the host name should have. An app without addresses needs an address of its host."""
 
     a: tuple[str, ...]
     """The public IPv4 addresses of the app."""
@@ -87,7 +88,7 @@ class DnsRequirements(Answer, frozen=True, kw_only=True):
 
 
 class DnsRecords(Answer, frozen=True, kw_only=True):
-    """What the host name leads to now."""
+    """The addresses that the host name leads to now."""
 
     a: tuple[str, ...]
     """The IPv4 addresses that the host name leads to."""
@@ -312,7 +313,7 @@ CERTIFICATE_ROUTES = (
 
 
 class PlatformCertificate(Answer, frozen=True, kw_only=True):
-    """What edges show for one of the platform's own names."""
+    """The certificate that edges show for one of the platform's own names."""
 
     hostname: str
     """In lower case and A-labels: `*.` and the platform's domain, or the name of its API."""

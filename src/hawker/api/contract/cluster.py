@@ -72,7 +72,7 @@ class AdmitAnswer(Answer, frozen=True, kw_only=True):
 
 
 class Welcome(JoinAnswer, frozen=True, kw_only=True):
-    """With the root `token` that the nodes of a cluster share."""
+    """The answer to a host that may join, with the root `token` that the nodes of a cluster share."""
 
     token: str
 
@@ -116,9 +116,10 @@ class InviteList(Answer, frozen=True, kw_only=True):
 
 
 class FleetNode(Answer, frozen=True, kw_only=True):
-    """`state` is alive, suspect, down or left, since `since`. Figures of nodes in other regions are not known here;
-    `rtt_ms` and `clock_ahead_s` (of this node's clock) are missing for the node that answers. `info` is what the node
-    itself says, when it was asked."""
+    """One node of the cluster. `state` is alive, suspect, down or left, since `since`; or away: the host is up and only
+    the daemon is not. Figures of nodes in other regions are not known here. `rtt_ms` is the way to the node and back in
+    milliseconds, `clock_ahead_s` how many seconds its clock is ahead of this node's; both are null for the node that
+    answers. `info` is what the node itself says, when it was asked."""
 
     id: str
     """The id of the node."""
@@ -153,8 +154,8 @@ class FleetNodes(Answer, frozen=True, kw_only=True):
 
 
 class MemberFate(Answer, frozen=True, kw_only=True):
-    """What the node that is asked believes of another: alive, suspect, down, left; unknown of one that it never
-    heard of."""
+    """What the asked node believes of another: alive, suspect, down or left; away when the host is up and only the
+    daemon is not; unknown for a node that it never heard of."""
 
     fate: str
     """One of the five words above."""
@@ -175,7 +176,7 @@ class DrainAnswer(Answer, frozen=True, kw_only=True):
 
 
 class ForgottenNode(Answer, frozen=True, kw_only=True):
-    """What of `node` is ignored from now on: all that it said up to `epoch`."""
+    """A forgotten node, by its id: the cluster ignores all that `node` published up to `epoch`."""
 
     node: str
     epoch: int
@@ -199,7 +200,7 @@ class ClusterKeys(Answer, frozen=True, kw_only=True):
 
 
 class AddKeyRequest(Request, frozen=True, kw_only=True):
-    """Without a `key`, 32 bytes as base64, a new one is made."""
+    """A new key of the cluster: `key` is its 32 bytes as base64; absent: the node makes one."""
 
     key: str | None = None
 

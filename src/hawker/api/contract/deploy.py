@@ -97,7 +97,7 @@ class DeployInfo(Answer, frozen=True, kw_only=True):
 
 
 class DeployList(Answer, frozen=True, kw_only=True):
-    """Newest first."""
+    """The app's deploys, newest first."""
 
     deploys: tuple[DeployInfo, ...]
 
@@ -242,8 +242,8 @@ class RegisterParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegisterAnswer(Answer, frozen=True, kw_only=True):
-    """What the voter has now. `granted` is the greatest term that it granted, to `holder`: a request of another term
-    was refused. `state` is left out where it was written."""
+    """What the voter has in the register now. `granted` is the greatest term that it granted, to the node `holder`: a
+    request of another term was refused. `state` is left out where it was written."""
 
     granted: int = 0
     holder: str = ""
@@ -266,8 +266,8 @@ class GrantTermRequest(Request, frozen=True, kw_only=True):
 
 
 class WriteRegisterRequest(Request, frozen=True, kw_only=True):
-    """By the coordinator of `term`. Without `state` its term is renewed, and nothing is written. `number` orders what
-    is written in one term."""
+    """The coordinator of `term` writes `state`; without one its term is renewed, and nothing is written. `number`
+    orders what is written in one term."""
 
     app: str
     """The name of the app that is deployed."""

@@ -80,8 +80,9 @@ class ProcessStat(Answer, frozen=True, kw_only=True):
 
 
 class MachineStats(Answer, frozen=True, kw_only=True):
-    """What a machine uses, counted since its start; memory and `pids` are as they are now. `working_set_bytes` leaves
-    out what the kernel can drop at once. null: this driver, or the host's kernel, does not count it."""
+    """The resources that a machine uses, counted since its start; memory and the number of processes and threads,
+    `pids`, are as they are now. `working_set_bytes` is memory without what the kernel can drop at once. null: this
+    driver, or the host's kernel, does not count it."""
 
     at: datetime
     cpus: float | None
@@ -130,7 +131,8 @@ class TerminalRequest(Request, frozen=True, kw_only=True):
 
 
 class AttachRequest(Request, frozen=True, kw_only=True):
-    """To the machine's own process, whose config has `init.stdin`. 0 `rows` and `cols` leave its terminal as it is."""
+    """A connection to the machine's own process, whose config has `init.stdin`. `rows` and `cols` are the size of its
+    terminal; 0 leaves it as it is."""
 
     rows: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
     cols: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0

@@ -103,7 +103,8 @@ class FlyReleaseUpdate(Request, frozen=True, kw_only=True):
 
 
 class FlyRelease(Answer, frozen=True, kw_only=True):
-    """`status` is pending, running, complete, failed or interrupted; `user` whose token made it, as an address."""
+    """One release of an app. `status` is pending, running, complete, failed or interrupted, or for a deploy of the node
+    rolling_back or rolled_back; `user` is the holder of the token that made it, as an address."""
 
     id: str
     """The release's id: the app's name, a dot and the release's number."""
@@ -145,8 +146,8 @@ class FlyReleasesQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlyLogsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`instance` is a machine's id. `next_token` is what the last answer gave: with it the answer is held open until
-    there is a line."""
+    """Which lines are asked for. `instance` is a machine's id. `next_token` is what the last answer gave: with it the
+    answer waits up to 10 seconds for a line."""
 
     next_token: LogPlace = ""
     instance: str = ""

@@ -34,9 +34,9 @@ class ImageList(Answer, frozen=True, kw_only=True):
 
 
 class PullRequest(Request, frozen=True, kw_only=True):
-    """With the login of `org` at the image's registry, `personal` unless told; or with the one that is given, which is
-    then kept as that. `app` stands for its organization, which may have what the login shows; what a registry shows to
-    anybody is everybody's."""
+    """The node pulls the image with the login of `org` at its registry, `personal` unless told; or with the login that
+    is given, which is then kept as that. `app` stands for its organization. The organization may use the image then; an
+    image that a registry shows to anybody is everybody's."""
 
     reference: str
     """The image's reference, as a config names an image."""

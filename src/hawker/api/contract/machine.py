@@ -49,7 +49,7 @@ class ExitEvent(Answer, frozen=True, kw_only=True):
 
 
 class EventRequest(Answer, frozen=True, kw_only=True):
-    """Of exits only: clients read both fields of whatever request there is."""
+    """The request of an exit event; no other event has one, as clients read both fields."""
 
     exit_event: ExitEvent
     restart_count: int
@@ -141,7 +141,7 @@ class Machine(Answer, frozen=True, kw_only=True):
     instance_id: str
     version: str
     private_ip: str
-    """Its IPv6 address in the app's private network; the host's where the driver gives machines none."""
+    """The machine's IPv6 address in the app's private network; the host's where the driver gives none."""
     created_at: datetime
     updated_at: datetime
     host_status: str
@@ -178,7 +178,7 @@ class MachineOrder(Request, frozen=True, kw_only=True):
 
 
 class CreateMachineRequest(MachineOrder, frozen=True, kw_only=True):
-    """A new machine."""
+    """The order of a new machine."""
 
 
 class UpdateMachineRequest(MachineOrder, frozen=True, kw_only=True):
@@ -218,13 +218,13 @@ class StopRequest(Request, frozen=True, kw_only=True):
 
 
 class SignalRequest(Request, frozen=True, kw_only=True):
-    """A name with or without SIG, or a number."""
+    """The `signal` that the machine's processes get: a name with or without SIG, or a number."""
 
     signal: Signal
 
 
 class WaitState(StrEnum):
-    """What can be waited for; `settled` is any resting state."""
+    """A state that a call can wait for; `settled` is any resting state."""
 
     STARTED = "started"
     STOPPED = "stopped"
@@ -274,7 +274,7 @@ class ListMachinesQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GetMachineQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """An old `version` is shown as replaced."""
+    """With an old `version` the machine is shown in the state replaced."""
 
     version: str | None = None
     include_leases: bool = False
@@ -282,7 +282,7 @@ class GetMachineQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteMachineQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Either one ends a running machine first; `kill` is flyctl's word for `force`."""
+    """`force` ends a running machine first; `kill` is flyctl's word for it."""
 
     force: bool = False
     kill: bool = False

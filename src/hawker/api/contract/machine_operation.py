@@ -146,7 +146,7 @@ LEASE_ROUTES = (
 
 
 class RestartQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """How to end the running instance; `force_stop` skips the signal."""
+    """How the running instance is ended: with `signal`, and by force after `timeout`; `force_stop` skips the signal."""
 
     timeout: StopSeconds | None = None
     signal: SignalName | None = None
@@ -154,7 +154,8 @@ class RestartQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RenameRequest(Request, frozen=True, kw_only=True):
-    """Up to 63 letters, digits, dashes, dots and underscores, beginning with a letter or digit; unique in the app."""
+    """A machine's name is up to 63 letters, digits, dashes, dots and underscores, beginning with a letter or digit, and
+    unique in the app."""
 
     name: str
     """The new name of the machine."""
@@ -295,7 +296,7 @@ OPERATION_ROUTES = (
 
 
 class MemoryAnswer(Answer, frozen=True, kw_only=True):
-    """What is enforced now, and how much of it the machine could still use; caches count as usable."""
+    """The memory limit that is enforced now, and how much of it the machine could still use; caches count as usable."""
 
     limit_mb: int
     """The most memory that the machine may use now, in MiB."""
@@ -314,7 +315,7 @@ class ReclaimRequest(Request, frozen=True, kw_only=True):
 
 
 class ReclaimAnswer(Answer, frozen=True, kw_only=True):
-    """How much less the machine uses for it."""
+    """How much memory the machine gave back."""
 
     actual_mb: int
     """How much less memory the machine uses now, in MiB, 0 or more; not always what was asked for."""

@@ -28,7 +28,7 @@ from hawker.permission import Action
 
 
 class LayerRef(Answer, frozen=True, kw_only=True):
-    """A layer of an image: compressed bytes."""
+    """A layer of an image, in its compressed form."""
 
     digest: str
     """The digest of the layer: `sha256:` and 64 hexadecimal digits."""
@@ -81,7 +81,8 @@ class Decline(Answer, frozen=True, kw_only=True):
 
 
 class Headroom(Answer, frozen=True, kw_only=True):
-    """Of one resource: `total` that the node sells, `takes` by one such machine, `left` after one was filled."""
+    """The room of one resource at a node: `total` is what the node sells, `takes` what one such machine takes, `left`
+    what is left after one was filled."""
 
     total: int
     takes: int
@@ -162,8 +163,8 @@ class ClaimRequest(Request, frozen=True, kw_only=True):
 
 
 class Claim(Answer, frozen=True, kw_only=True):
-    """Where the order belongs, whoever asks. `number` counts how often it moved on: at each node it goes by another
-    name, so that what was cancelled there once does not stand in the way later."""
+    """The node where the order belongs, whoever asks. `number` counts how often it moved on: at each node it goes by
+    another name, so that what was cancelled there once does not stand in the way later."""
 
     node: str
     """The id of the node that fills it."""
@@ -370,8 +371,8 @@ class PlacementsRequest(Request, frozen=True, kw_only=True):
 
 
 class RegionPlacement(Answer, frozen=True, kw_only=True):
-    """`count` machines would fit; `concurrency` of them could be ordered at once. Each key in both spellings: the
-    document's and the live API's."""
+    """`count` machines would fit in the region, and `concurrency` of them could be ordered at once. Each key is there
+    in both spellings: the document's and the live API's."""
 
     region: str
     """The code of the region."""
@@ -386,7 +387,7 @@ class RegionPlacement(Answer, frozen=True, kw_only=True):
 
 
 class Placements(Answer, frozen=True, kw_only=True):
-    """The best region first."""
+    """The regions that have room, the best first; `Regions` has them once more, as the live API spells it."""
 
     regions: tuple[RegionPlacement, ...]
     Regions: tuple[RegionPlacement, ...]

@@ -58,14 +58,14 @@ class Move(Answer, frozen=True, kw_only=True):
     """A move, as its source tells it. `state` is planned (a dry run), scheduled, preparing, warming, stopping, copying,
     granted, reclaiming, done or aborted; from granted on `to` is the owner, unless it was taken back from a node that
     is lost: then `reclaimed` is the generation under which `node` owns it again, 0 otherwise. Bytes are those that the
-    volume's file and a kept root filesystem store; those that a machine changed meanwhile are copied once more and
-    count again. `rate` is bytes a second since the copy began, `eta_s` seconds until it is complete; with `paused`
-    nothing is copied for now. `waits` says for which move of its app it waits before it begins. `away_ms` is how long
-    the machine has been off for the move. `snapshots_left` are those of the volume that are to follow it from this
-    node. `code` is `damaged` for a move that was aborted because the disk of its source cannot read all; `reason` names
-    the volume and the byte. One that is scheduled begins at `at` or later; `reason` says why it did not when it was
-    due. Its id answers for the move that it became, which has another. `back_of` is the move after which a machine did
-    not start, for one that takes it back.
+    volume's file and a kept root filesystem store; those that a machine changed meanwhile are copied once more, and
+    count again in `rate` alone. `rate` is bytes a second since the copy began, `eta_s` seconds until it is complete;
+    with `paused` nothing is copied for now. `waits` says for which move of its app it waits before it begins. `away_ms`
+    is how long the machine has been off for the move. `snapshots_left` are those of the volume that are to follow it
+    from this node. `code` is `damaged` for a move that was aborted because the disk of its source cannot read all;
+    `reason` names the volume and the byte. One that is scheduled begins at `at` or later; `reason` says why it did not
+    when it was due. Its id answers for the move that it became, which has another. `back_of` is the move after which a
+    machine did not start, for one that takes it back.
 
     With `accept_loss`, `lost` are ranges of bytes of the volume that go as zeros, in order: offset and count."""
 
@@ -108,7 +108,7 @@ class Move(Answer, frozen=True, kw_only=True):
 
 
 class LimitMoveRequest(Request, frozen=True, kw_only=True):
-    """How many MiB a second are copied from now on; 0: as fast as it can, but 100 beside a machine that runs."""
+    """The new limit of the copy, in MiB a second; 0: as fast as it can, but 100 beside a machine that runs."""
 
     limit_mib_per_s: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)]
 
@@ -122,7 +122,7 @@ class TakeBackRequest(Request, frozen=True, kw_only=True):
 
 
 class MoveList(Answer, frozen=True, kw_only=True):
-    """The newest first."""
+    """The moves, newest first."""
 
     moves: tuple[Move, ...]
 

@@ -112,8 +112,8 @@ BLOCK_SPAN_LIMIT = 4096
 
 
 class MovedBlocksRequest(Request, frozen=True, kw_only=True):
-    """Blocks of 64 KiB: the first, and how many, in order. `root`, `snapshot` and `memory`: see
-    `MovedPieceQuery`."""
+    """Blocks of 64 KiB of a file, as `spans`: the number of the first block and how many, in order. `root`, `snapshot`
+    and `memory`: see `MovedPieceQuery`."""
 
     generation: int
     """The generation of the move, 1 or more; with another one nothing is found (404)."""
@@ -157,8 +157,8 @@ class ReleaseSnapshotQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfferedSnapshotsRequest(Request, frozen=True, kw_only=True):
-    """Of a volume that was taken back from this node. `unit` is a tuple of `record.move.CarriedSnapshot`, sealed under
-    the cluster's key: the move and the generation in each are those by which it is asked for here."""
+    """Snapshots of a volume that was taken back from this node. `unit` is a tuple of `record.move.CarriedSnapshot`,
+    sealed under the cluster's key: the move and the generation in each are those by which it is asked for here."""
 
     app: str
     """The name of the volume's app."""

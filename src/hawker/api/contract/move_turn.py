@@ -12,8 +12,8 @@ from hawker.permission import Action
 
 
 class TurnRequest(Request, frozen=True, kw_only=True):
-    """Of a home: let this move of the app, whose source is `node`, have the turn. One that is `instead_of` another
-    knows from the source of that one that it has ended."""
+    """The app's home is asked to let this move, whose source is the node `node`, have the app's turn. With
+    `instead_of`, a move's id, the asker knows from the source of that move that it has ended."""
 
     app: str
     """The name of the app whose turn it is."""
@@ -22,7 +22,7 @@ class TurnRequest(Request, frozen=True, kw_only=True):
 
 
 class TurnQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`app` is whose turn it is."""
+    """The move gives up the turn of the app of the name `app`."""
 
     app: str
 

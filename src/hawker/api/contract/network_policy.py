@@ -20,7 +20,8 @@ class PolicyMachine(Request, frozen=True, kw_only=True):
 
 
 class Selector(Request, frozen=True, kw_only=True):
-    """Exactly one of them. `metadata` selects machines that have all of these pairs."""
+    """The machines that a policy is for; exactly one of the fields is given. `metadata` selects machines that have all
+    of these pairs."""
 
     all: bool | None = None
     """True selects every machine of the app."""
@@ -29,14 +30,14 @@ class Selector(Request, frozen=True, kw_only=True):
 
 
 class PolicyPort(Request, frozen=True, kw_only=True):
-    """Without `port`, every port of the protocol."""
+    """A port that a rule allows, 1 to 65535; without `port`, every port of the protocol."""
 
     protocol: Transport
     port: int | None = None
 
 
 class Rule(Request, frozen=True, kw_only=True):
-    """Without `ports` everything is allowed in that direction, with an empty list nothing."""
+    """What the policy allows in one direction: these ports; without `ports` everything, with an empty list nothing."""
 
     action: Literal["allow"]
     direction: Direction
@@ -44,7 +45,7 @@ class Rule(Request, frozen=True, kw_only=True):
 
 
 class NetworkPolicyRequest(Request, frozen=True, kw_only=True):
-    """With an `id`, the policy that there is gets this content."""
+    """A new network policy; with the `id` of one that is there, that one gets this content."""
 
     id: str | None = None
     name: str

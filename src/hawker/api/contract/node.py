@@ -22,7 +22,7 @@ class Health(Answer, frozen=True, kw_only=True):
 
 
 class Amounts(Answer, frozen=True, kw_only=True):
-    """Of what a node sells; `gpus` by kind."""
+    """Amounts of what a node sells; `gpus` counts whole devices by kind."""
 
     shared_cpus: int
     """How many shared cpus, 0 or more, as machines order them."""
@@ -107,7 +107,7 @@ class Region(Answer, frozen=True, kw_only=True):
 
 
 class RegionList(Answer, frozen=True, kw_only=True):
-    """In both spellings: the document's and the live API's."""
+    """The regions, in the document's spelling and once more in the live API's."""
 
     regions: tuple[Region, ...]
     nearest: str

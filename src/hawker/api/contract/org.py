@@ -26,7 +26,7 @@ class MachineOverview(Answer, frozen=True, kw_only=True):
 
 
 class OrgMachine(Answer, frozen=True, kw_only=True):
-    """`instance_id` is the version, as elsewhere; without a `config` in a summary."""
+    """A machine of the organization. `instance_id` is the value of `version` once more; a summary has no `config`."""
 
     id: str
     """14 hexadecimal digits, unique in the cluster."""

@@ -32,7 +32,8 @@ class NameRequest(Request, frozen=True, kw_only=True):
 
 
 class HomeRequest(Request, frozen=True, kw_only=True):
-    """Whose home is to be told, or, with `take`, taken over, instead of the forgotten node `old`."""
+    """The node is asked for its copy of an app. With `take` it becomes the app's home, instead of the forgotten node
+    `old`."""
 
     old: str = ""
     take: bool = False
@@ -76,7 +77,7 @@ class NetworkRequest(Request, frozen=True, kw_only=True):
 
 
 class NetworkKept(Answer, frozen=True, kw_only=True):
-    """Whose network the number is kept for."""
+    """The network that the number is kept for."""
 
     org: str
     """The slug of the organization."""
@@ -95,7 +96,7 @@ class HostnameRequest(Request, frozen=True, kw_only=True):
 
 
 class HostnameKept(Answer, frozen=True, kw_only=True):
-    """Which app the host name is kept for, where its home is, and since how many seconds."""
+    """The app that the host name is kept for, the app's home, and for how long."""
 
     app: str
     """The name of the app."""
@@ -117,21 +118,21 @@ class OwnerParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleaseQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Only if it is kept for this claim; whomever it is kept for, if empty."""
+    """Which claim gives the name up."""
 
     claim: str = ""
     """The claim that the name must be kept for, or nothing is released; empty: any claim."""
 
 
 class HostnameParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Which host name is meant."""
+    """The host name that is kept."""
 
     hostname: str
     """The host name, in lower case; its first label may be `*`."""
 
 
 class ReleaseHostnameQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Who gives it up."""
+    """The app that gives the host name up."""
 
     app: str
     """The name of the app; a host name that is kept for another app stays."""

@@ -28,7 +28,7 @@ class WireguardPeer(Answer, frozen=True, kw_only=True):
     gateway's. The peer may send to `allowed_ips` alone; `dns` answers names of its network."""
 
     name: str
-    """Unique in the network."""
+    """The name of the peer, unique in the organization at its node."""
     org: str
     """The slug of the organization."""
     network: str
@@ -110,13 +110,13 @@ MOST_NETWORKS, MOST_MACHINES = 1_000, 5_000
 
 
 class PrivateNamesRequest(Request, frozen=True, kw_only=True):
-    """The 32 bits of each network that is asked about."""
+    """The networks that are asked about, as the 32 bits of each."""
 
     networks: Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)], ...], msgspec.Meta(max_length=1_000)]
 
 
 class PrivateName(Answer, frozen=True, kw_only=True):
-    """A machine of one of them; `ip` is its private address, `name` what it is called, empty from an older node."""
+    """A machine of one of the networks; `ip` is its private address, `name` its name, empty from an older node."""
 
     id: str
     """The id of the machine."""

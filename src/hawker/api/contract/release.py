@@ -14,8 +14,9 @@ from hawker.permission import Action
 
 
 class Release(Answer, frozen=True, kw_only=True):
-    """`id` is APP.VERSION. `version` counts from 1 in an app. `status` is pending, running, complete, failed or
-    interrupted; `definition` the app's config as the client sent it, null without one; `user` whose token made it."""
+    """One release of an app. `id` is APP.VERSION. `version` counts from 1 in an app. `status` is pending, running,
+    complete, failed or interrupted, or for a deploy of the node rolling_back or rolled_back. `definition` is the app's
+    config as the client sent it, null without one; `user` is the name of the token that made it."""
 
     id: str
     app_name: str
@@ -35,7 +36,7 @@ class Release(Answer, frozen=True, kw_only=True):
 
 
 class ReleaseList(Answer, frozen=True, kw_only=True):
-    """Newest first."""
+    """The app's releases, newest first."""
 
     releases: tuple[Release, ...]
 
@@ -54,7 +55,7 @@ ReleaseMove: TypeAlias = Literal["running", "complete", "failed", "interrupted"]
 
 
 class UpdateReleaseRequest(Request, frozen=True, kw_only=True):
-    """Where the release has come to. One that has ended stays as it ended."""
+    """The new `status` of the release. A release that has ended stays as it ended."""
 
     status: ReleaseMove
 
@@ -70,7 +71,7 @@ class ReleaseParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListReleasesQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`limit` is at most 100, which is how many are kept; `status` selects."""
+    """`limit` is at most 100, of the 200 newest, which are kept; `status` selects releases in this state."""
 
     limit: ReleasesLimit = 25
     status: str | None = None

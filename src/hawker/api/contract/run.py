@@ -65,7 +65,7 @@ class Run(RunSummary, frozen=True, kw_only=True):
 
 
 class RunList(Answer, frozen=True, kw_only=True):
-    """Newest first."""
+    """The runs, newest first."""
 
     runs: tuple[RunSummary, ...]
     next_cursor: str | None = None
@@ -81,7 +81,7 @@ class RunParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListRunsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """By resource (a machine's or a volume's id), by flow, by state; newest first."""
+    """Which runs are asked for: by resource, by flow, by state; newest first."""
 
     resource_id: str | None = None
     """The id of a machine or volume: the answer has only runs that work on it; absent: all runs."""
@@ -146,14 +146,14 @@ RUN_ROUTES = (
 
 
 class Kept(StrEnum):
-    """Where a history was read from."""
+    """The place where a history was read."""
 
     NODE = "node"
     ARCHIVE = "archive"
 
 
 class HistoryVersion(Answer, frozen=True, kw_only=True):
-    """A version of the config and when it came to be."""
+    """A version of the config, and the moment when it was made."""
 
     version: str
     """A ULID: later versions have greater ones."""

@@ -31,14 +31,14 @@ class AppSecrets(Answer, frozen=True, kw_only=True):
 
 
 class UpdateSecretsRequest(Request, frozen=True, kw_only=True):
-    """All at once; null removes."""
+    """New values of several secrets, which change all at once."""
 
     values: dict[str, str | None]
     """The new value of each secret, by the secret's name; null removes the secret."""
 
 
 class SecretsUpdated(Answer, frozen=True, kw_only=True):
-    """`Version` is the same, for clients of an older API."""
+    """The secrets that the call set. `Version` is the value of `version` once more, for clients of an older API."""
 
     secrets: tuple[AppSecret, ...]
     version: int
@@ -82,7 +82,8 @@ class SecretParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SecretsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Only from this `min_version` on, which clients also call `version`; with the values if `show_secrets`."""
+    """`min_version` is the least version of the app's secrets that the node must know, else the call fails (409);
+    clients also call it `version`. With `show_secrets` the answer has the values."""
 
     min_version: int | None = None
     version: int | None = None
@@ -177,7 +178,8 @@ class SetSecretKeyRequest(Request, frozen=True, kw_only=True):
 
 
 class SecretKeySet(Answer, frozen=True, kw_only=True):
-    """`Version` is the same as `version`, for clients of an older API."""
+    """The key that the call stored. `version` is the version of the app's secrets after it; `Version` is its value once
+    more, for clients of an older API."""
 
     name: str
     """The name of the key, unique among the app's keys."""
@@ -239,14 +241,15 @@ _ONE = f"{_ALL}/{{secret_name}}"
 
 
 class KeyQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Only from this `min_version` of the app's secrets on, which clients also call `version`."""
+    """`min_version` is the least version of the app's secrets that the node must know, else the call fails (409);
+    clients also call it `version`."""
 
     min_version: int | None = None
     version: int | None = None
 
 
 class ListKeysQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """As `KeyQuery`; only keys of these `types`."""
+    """Which keys are asked for: with `types` only keys of these types."""
 
     min_version: int | None = None
     """The least version of the app's secrets that the node must know; else the call fails (409)."""

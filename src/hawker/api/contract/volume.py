@@ -47,8 +47,8 @@ class VolumeDamage(Answer, frozen=True, kw_only=True):
 
 
 class Volume(Answer, frozen=True, kw_only=True):
-    """`attached_machine_id` is null when it is free: it is always sent, and `attached_alloc_id` is
-    the same for older clients. A summary has no blocks and bytes. `damage` is there once some of it was lost.
+    """`attached_machine_id` is null when it is free: it is always sent, and `attached_alloc_id` has its value once
+    more, for older clients. A summary has no blocks and bytes. `damage` is there once some of it was lost.
     `host_status` is "ok", or "unreachable" where the node `zone` did not answer: then id, name, state, size, region and
     machine are what it said last, and all else is empty. `blocks` and what follows are of its filesystem, while that is
     mounted: `block_size` is bytes, `blocks_free` has those that root alone may use, `blocks_avail` has not;
@@ -159,7 +159,7 @@ class ExtendVolumeAnswer(Answer, frozen=True, kw_only=True):
 
 
 class MoveVolumeRequest(Request, frozen=True, kw_only=True):
-    """To `app`, which is of the same organization."""
+    """The volume becomes one of `app`, which is of the same organization."""
 
     app: str
 
@@ -231,7 +231,7 @@ class SnapshotBackup(Answer, frozen=True, kw_only=True):
 
 
 class SnapshotCreated(Answer, frozen=True, kw_only=True):
-    """As the real API answers; clients look at the status."""
+    """The new snapshot, in the form that the live API answers; clients look at the status."""
 
     Msg: SnapshotBackup
 
