@@ -15,7 +15,7 @@ class AppRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: str  # 16 hex digits, drawn by the node that made it; a later app of the name has another
     number: int
     name: AppName
-    org: str  # slug of the organization that owns it
+    org: str  # slug of the organization that owns the app
     network: str  # name of its private network, unique in the organization
     network_id: int
     created_at: float  # Unix seconds, by the clock of its home
@@ -86,7 +86,7 @@ HOSTNAME_COUNTS = Bucket("hostname_counts", HostnameCount)  # slug of the organi
 class NetworkOwner(msgspec.Struct, frozen=True, kw_only=True):
     """The organization and name of a private network."""
 
-    org: str  # slug of the organization
+    org: str  # slug of the organization that has the network
     network: str  # the network's name, unique in the organization
 
     @property
@@ -100,7 +100,7 @@ NETWORKS = Bucket("networks", NetworkOwner)  # its 32 bits, as 8 hexadecimal dig
 class NetworkNumber(msgspec.Struct, frozen=True, kw_only=True):
     """The 32 bits in a private network's addresses."""
 
-    network_id: int  # 0 to 2^32 - 1
+    network_id: int  # the network's number, 0 to 2^32 - 1
 
 
 NETWORKS_OF_ORG = Bucket("networks_of_org", NetworkNumber)  # LENGTH:organization/8 digits, of each in `networks`

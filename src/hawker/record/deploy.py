@@ -165,7 +165,7 @@ class DeployTermRecord(msgspec.Struct, frozen=True, kw_only=True):
     here. The release's version counts first."""
 
     version: int  # number of the release that is deployed, 1 or more
-    term: int  # 1 or more; rises with each coordinator
+    term: int  # the greatest term, 1 or more; rises with each coordinator
 
 
 DEPLOY_KIND = "deploy"

@@ -35,7 +35,7 @@ class LogLine(Answer, frozen=True, kw_only=True, gc=False):
     at: datetime
     node: str
     region: str
-    """Code of the node's region."""
+    """The code of the region of the machine's node."""
     position: int
     machine: str
     """The id of the machine that the line is of."""

@@ -158,7 +158,7 @@ class MemberFate(Answer, frozen=True, kw_only=True):
     daemon is not; unknown for a node that it never heard of."""
 
     fate: str
-    """One of the five words above."""
+    """One of the six words above."""
 
 
 class NodeMachine(Answer, frozen=True, kw_only=True):

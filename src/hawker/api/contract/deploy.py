@@ -76,7 +76,7 @@ class DeployInfo(Answer, frozen=True, kw_only=True):
     """The number of the release, 1 or more."""
     status: str
     strategy: str
-    """`rolling`, `canary`, `bluegreen` or `immediate`."""
+    """The strategy of the deploy: `rolling`, `canary`, `bluegreen` or `immediate`."""
     image: str
     """The reference of the image that the machines run, as the release names it."""
     user: str

@@ -115,8 +115,8 @@ class MachineStats(Answer, frozen=True, kw_only=True):
 
 
 class TerminalRequest(Request, frozen=True, kw_only=True):
-    """What to run, in which `container`: the first one by default. Unset `user` and `cwd` follow the machine's process
-    there. `rows` and `cols` matter with a `tty`."""
+    """A command that runs in a machine, in its `container`, the first one by default. Absent `user` and `cwd` are those
+    of the machine's process there. `rows` and `cols`, the size of the terminal, matter with a `tty`."""
 
     command: tuple[str, ...]
     """The program to run and its arguments; an empty list is refused."""
@@ -200,15 +200,16 @@ TerminalOutput: TypeAlias = Output | Exited
 
 
 class ProcessesQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`sort_by` a field of the answer; `order` asc or desc."""
+    """`sort_by` is the field of the answer by which it is sorted; `order` is asc or desc."""
 
     sort_by: Literal["pid", "stime", "rtime", "command", "directory", "cpu", "rss"] | None = None
     order: Literal["asc", "desc"] | None = None
 
 
 class LogsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`after` a position of `instance`, all of what another one wrote; `since` a moment in Unix seconds; then at most
-    the last `tail` lines. `follow` goes on with what comes."""
+    """`after` is a position of `instance`: the answer begins behind it, or has all of a newer instance. `since` is a
+    moment in Unix seconds: older output is left out. Of the rest come at most the last `tail` lines; with `follow` the
+    answer goes on with what comes."""
 
     follow: bool = False
     tail: Annotated[int, msgspec.Meta(ge=0)] | None = None

@@ -35,7 +35,7 @@ class FlyOrganization(Answer, frozen=True, kw_only=True):
 
     id: str
     internal_numeric_id: int
-    """Computed from the slug."""
+    """A number that clients expect, computed from the slug; no call takes it."""
     slug: str
     """The organization's slug, as it stands in paths of the Machines API."""
     raw_slug: str
@@ -171,9 +171,9 @@ class FlyLogMeta(Answer, frozen=True, kw_only=True):
 class FlyLogAttributes(Answer, frozen=True, kw_only=True):
     timestamp: datetime
     message: str
-    """One line, written by the app."""
+    """One line of text, without its line end; the app wrote it, so clients must not trust it."""
     level: str
-    """`info`, `warning` or `error`."""
+    """The level of the line: `info`, `warning` or `error`."""
     instance: str
     """The id of the machine that the line is of."""
     region: str

@@ -62,9 +62,9 @@ class MachineEvent(Answer, frozen=True, kw_only=True):
     on."""
 
     id: str
-    """A ULID: later events have greater ones."""
+    """The id of the event, a ULID: a later event of the machine has a greater one."""
     type: str
-    """`launch`, `start`, `stop`, `exit`, `update` and so on."""
+    """The kind of the event: `launch`, `start`, `stop`, `exit`, `update` and so on."""
     status: str
     """The machine's state then, or what became of the event: `failed` say."""
     source: str
@@ -131,12 +131,12 @@ class Machine(Answer, frozen=True, kw_only=True):
     `events` are newest first; `config.guest` is always there. A summary has no config."""
 
     id: str
-    """14 hexadecimal digits, unique in the cluster."""
+    """The id of the machine, 14 hexadecimal digits, unique in the cluster."""
     name: str
-    """Unique in the app; made up for a machine that was given none."""
+    """The name of the machine, unique in the app; the node makes one up where the order gave none."""
     state: State
     region: str
-    """Code of the region that it is in."""
+    """The code of the machine's region."""
     image_ref: ImageRef
     instance_id: str
     version: str
@@ -189,7 +189,7 @@ class UpdateMachineRequest(MachineOrder, frozen=True, kw_only=True):
 
 class MachineVersion(Answer, frozen=True, kw_only=True):
     version: str
-    """A ULID: later versions have greater ones."""
+    """The version, a ULID: a later version of the machine has a greater one."""
     user_config: MachineConfig
 
 
@@ -259,7 +259,7 @@ class ListMachinesQuery(msgspec.Struct, frozen=True, kw_only=True):
     whole list is answered."""
 
     include_deleted: bool = False
-    """Also machines that were destroyed, as long as the node keeps their records."""
+    """True also lists destroyed machines, as long as the node keeps their records."""
     region: str | None = None
     """The code of a region: the answer has only machines of it; absent: of all regions."""
     state: tuple[State, ...] = ()
@@ -267,7 +267,7 @@ class ListMachinesQuery(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     """All of these keys must have these values; empty selects every machine."""
     include_leases: bool = False
-    """Also show who holds a lease on each machine, and until when."""
+    """True also shows who holds a lease on each machine, and until when."""
     limit: PageLimit | None = None
     cursor: str | None = None
     """The cursor that the page before gave (`fly-next-cursor`); absent: the first page."""
@@ -278,7 +278,7 @@ class GetMachineQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str | None = None
     include_leases: bool = False
-    """Also show who holds a lease on the machine, and until when."""
+    """True also shows who holds a lease on the machine, and until when."""
 
 
 class DeleteMachineQuery(msgspec.Struct, frozen=True, kw_only=True):

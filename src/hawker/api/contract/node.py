@@ -29,9 +29,9 @@ class Amounts(Answer, frozen=True, kw_only=True):
     performance_cpus: int
     """How many performance cpus, 0 or more, as machines order them."""
     memory_mb: int
-    """Memory, in MiB."""
+    """The memory, in MiB."""
     disk_mb: int
-    """Disk space for volumes and root filesystems, in MiB."""
+    """The disk space for volumes and root filesystems, in MiB."""
     gpus: dict[str, int] = msgspec.field(default_factory=dict)
 
 

@@ -29,7 +29,7 @@ class OrgMachine(Answer, frozen=True, kw_only=True):
     """A machine of the organization. `instance_id` is the value of `version` once more; a summary has no `config`."""
 
     id: str
-    """14 hexadecimal digits, unique in the cluster."""
+    """The id of the machine, 14 hexadecimal digits, unique in the cluster."""
     app_name: str
     """The name of the machine's app."""
     name: str
@@ -38,7 +38,7 @@ class OrgMachine(Answer, frozen=True, kw_only=True):
     region: str
     """The code of the machine's region."""
     version: str
-    """A ULID: later versions have greater ones."""
+    """The machine's version, a ULID: a later version has a greater one."""
     instance_id: str
     private_ip: str
     """The IPv6 address of the machine in the app's private network."""
@@ -72,7 +72,7 @@ class OrgMachinesQuery(msgspec.Struct, frozen=True, kw_only=True):
     configs."""
 
     include_deleted: bool = False
-    """Also machines that were destroyed, as long as their nodes keep their records."""
+    """True also lists destroyed machines, as long as their nodes keep their records."""
     region: str | None = None
     """The code of a region: the answer has only machines of it; absent: of all regions."""
     state: tuple[State, ...] = ()

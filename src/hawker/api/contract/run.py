@@ -26,7 +26,7 @@ class RunSummary(Answer, frozen=True, kw_only=True):
     """`step` is the one under way or the last one. `resource` is what it works on, such as machine and its id."""
 
     id: str
-    """A ULID: later runs have greater ones."""
+    """The id of the run, a ULID: a later run has a greater one."""
     flow: str
     """The name of the flow that the run executes: `start`, `stop` and so on."""
     resource_kind: str
@@ -156,7 +156,7 @@ class HistoryVersion(Answer, frozen=True, kw_only=True):
     """A version of the config, and the moment when it was made."""
 
     version: str
-    """A ULID: later versions have greater ones."""
+    """The version, a ULID: a later version of the machine has a greater one."""
     created_at: datetime
     image: str
     """The reference of the image, with its registry and tag filled in."""
@@ -170,7 +170,7 @@ class MachineHistory(Answer, frozen=True, kw_only=True):
     it was destroyed. A run's steps are all their attempts."""
 
     id: str
-    """14 hexadecimal digits, unique in the cluster."""
+    """The id of the machine, 14 hexadecimal digits, unique in the cluster."""
     app: str
     """The name of the machine's app."""
     name: str

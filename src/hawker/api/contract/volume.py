@@ -55,7 +55,7 @@ class Volume(Answer, frozen=True, kw_only=True):
     `bytes_total` is that of all blocks, and `bytes_used` of those that are not free."""
 
     id: str
-    """`vol_` and 17 letters and digits, unique in the cluster."""
+    """The id of the volume: `vol_` and 17 letters and digits, unique in the cluster."""
     name: str
     """The name of the volume, as its order gave it; several volumes of an app may have the same."""
     state: str
@@ -106,10 +106,10 @@ class OrgVolumes(Answer, frozen=True, kw_only=True):
 
 
 class CreateVolumeRequest(Request, frozen=True, kw_only=True):
-    """Empty, or restored from `snapshot_id` or from a `backup` of this app, or a fork of `source_volume_id`.
-    `require_unique_zone`: on a host of the region that has no volume of this name, with `unique_zone_app_wide` none of
-    the app, and a fork not on that of its source, where there is such a host that takes it; `zone` in the answer is the
-    host. `compute` has no effect."""
+    """A new volume: empty, or restored from `snapshot_id` or from a `backup` of this app, or a fork of
+    `source_volume_id`. `require_unique_zone`: it is on a host of the region that has no volume of this name, with
+    `unique_zone_app_wide` none of the app, and a fork not on that of its source, where there is such a host that takes
+    it; `zone` in the answer is the host. `compute` has no effect."""
 
     name: str
     """Up to 63 letters, digits, dashes and underscores."""
@@ -277,7 +277,7 @@ class OrgVolumesQuery(msgspec.Struct, frozen=True, kw_only=True):
     blocks and bytes."""
 
     include_deleted: bool = False
-    """Also volumes that were deleted and can still be undeleted."""
+    """True also lists volumes that were deleted and can still be undeleted."""
     region: str | None = None
     """The code of a region: the answer has only volumes of it; absent: of all regions."""
     state: tuple[str, ...] = ()
