@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from tests.tidy.tree import File, Finding, Tree
 
@@ -11,6 +12,8 @@ ELSEWHERE = ("src/hawker/settings.py", "src/hawker/flytoml/app_config.py")
 those of Fly's file, and become fields of a `MachineConfig`."""
 _VALUES = re.compile(r"(^|\.)(Struct|ValueObject|Dated|Request|Answer|Part|TimedPart)$")
 _PLAIN = frozenset({"str", "int", "float", "bool", "bytes", "tuple", "dict", "frozenset"})
+_READ = ("src/hawker/api/contract/", "src/hawker/record/")
+_RIDDLE = re.compile(r"(Of|As|The same|Once|Whose|With|By|For|To|What|Where)\b")
 _MOMENT = re.compile(r"(^|_)at$")
 
 
@@ -22,6 +25,22 @@ def described_fields(tree: Tree) -> Iterator[Finding]:
         for node in file.nodes if file.path not in ELSEWHERE else ():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and _is_value(node):
                 yield from _silent(file, node)
+
+
+def telling_fields(tree: Tree) -> Iterator[Finding]:
+    """What the text below a field of the API or of a record says is a sentence of its own, and begins with its noun."""
+    for file in tree.product():
+        read = file.nodes if file.path.startswith(_READ) else ()
+        for node in [each for each in read if isinstance(each, ast.ClassDef)]:
+            for field, below in pairwise(node.body):
+                if isinstance(field, ast.AnnAssign) and _is_text([below]) and _is_riddle(ast.unparse(below)):
+                    subject = f"{node.name}.{ast.unparse(field.target)}"
+                    yield Finding("telling_fields", file.path, below.lineno, subject, "says it without its noun")
+
+
+def _is_riddle(literal: str) -> bool:
+    said = str(ast.literal_eval(literal))
+    return len(said.split()) <= 3 or bool(_RIDDLE.match(said))
 
 
 def _is_value(node: ast.ClassDef) -> bool:

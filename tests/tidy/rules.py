@@ -23,6 +23,7 @@ RULES: tuple[Rule, ...] = (
     calls.swallowing,
     shares.unkeyed_shares,
     fields.described_fields,
+    fields.telling_fields,
     grain.floor,
     grain.folder_size,
     grain.one_class_a_name,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tidy.fields import described_fields
+from tests.tidy.fields import described_fields, telling_fields
 from tests.tidy.test_imports import lines
 
 HEAD = 'class Lease(msgspec.Struct, frozen=True):\n    """{said}"""\n\n'
@@ -47,3 +47,19 @@ def test_field_of_a_private_value_or_a_setting_is_left() -> None:
     silent = "class {name}(msgspec.Struct):\n    ends: float\n"
     assert lines(described_fields, record__lease=silent.format(name="_Lease")) == []
     assert lines(described_fields, settings=silent.format(name="Settings")) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("Of which app.", ["A.b"]),
+        ("The same as `c`, in lower case.", ["A.b"]),
+        ("Its id.", ["A.b"]),
+        ("The app's id, or empty.", []),
+        ("Often empty, and never more than 9.", []),
+    ],
+)
+def test_the_text_of_a_field_says_its_noun(said: str, found: list[str]) -> None:
+    text = f'class A:\n    b: str\n    """{said}"""\n'
+    assert lines(telling_fields, record__lease=text) == found
+    assert lines(telling_fields, worker__lease=text) == []

@@ -61,7 +61,7 @@ class NameKept(Answer, frozen=True, kw_only=True):
     home: str
     """The id of the node that is to be the app's home."""
     age_s: float
-    """For how many seconds the name is kept, 0 or more, by this node's clock."""
+    """The seconds for which the name is kept, 0 or more, by this node's clock."""
     taken: bool = False
 
 
@@ -103,7 +103,7 @@ class HostnameKept(Answer, frozen=True, kw_only=True):
     home: str
     """The id of the node that is the app's home."""
     age_s: float
-    """For how many seconds the host name is kept, 0 or more, by this node's clock."""
+    """The seconds for which the host name is kept, 0 or more, by this node's clock."""
 
 
 # Calls that nodes of a cluster make to each other about apps, and about what belongs to whom.
