@@ -24,7 +24,7 @@ _FULL = 0.8
 
 class Closable(Protocol):
     def give_up(self) -> None:
-        """Close it at once."""
+        """Close this connection at once."""
 
 
 class ConnectionTable:
@@ -38,7 +38,7 @@ class ConnectionTable:
         spared: Callable[[str], bool] = lambda address: False,
         key: Callable[[str], str] | None = None,
     ) -> None:
-        """`key` says in whose share an address counts, `key_of` by default."""
+        """`key` maps an address to the key in whose share it counts, `key_of` by default."""
         self._share = share
         self._scarce = scarce
         self._spared = spared
@@ -49,7 +49,8 @@ class ConnectionTable:
         self._resting: dict[str, dict[Closable, None]] = {}  # the one that rests longest first
 
     def admit(self, connection: Closable, address: str) -> bool:
-        """Whether there is room for it, which may cost one that rests its place."""
+        """Admit a connection of `address`; False when there is no room. A resting connection may be closed to make
+        room."""
         key = self._key(address)
         if not self._spared(address) and self._counts.get(key, 0) >= self._share.each and not self._close_resting(key):
             return False
@@ -62,13 +63,13 @@ class ConnectionTable:
         return True
 
     def work(self, connection: Closable) -> None:
-        """A request has come over it."""
+        """Note that a request has come over this connection: it rests no more."""
         key = self._keys.get(connection)
         if key is not None:
             self._resting[key].pop(connection, None)
 
     def rest(self, connection: Closable) -> None:
-        """Its requests are answered."""
+        """Note that the requests of this connection are answered: it rests, and may be closed to make room."""
         key = self._keys.get(connection)
         if key is not None:
             self._resting[key][connection] = None
@@ -112,7 +113,7 @@ class ConnectionTable:
 
 @lru_cache(_ADDRESSES)
 def key_of(address: str) -> str:
-    """Whose share an address counts in: itself, or its network of IPv6."""
+    """The key in whose share an address counts: the IPv4 address itself, or the /64 network of an IPv6 address."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:
@@ -125,7 +126,8 @@ def key_of(address: str) -> str:
 
 
 def key_of_caller(address: str) -> str:
-    """As `key_of`, for callers of the API: all machines of a private network count as one, however many there are."""
+    """The key of a caller of the API: as `key_of`, but all machines of a private network (a /48) have one key together,
+    however many there are."""
     try:
         found = IPv6Address(address.partition("%")[0])
     except ValueError:
@@ -136,8 +138,8 @@ def key_of_caller(address: str) -> str:
 
 
 class DescriptorCount:
-    """How many descriptors the process has open: counted now and then, and meanwhile never too few. `now` is a
-    monotonic clock."""
+    """The number of descriptors that the process has open: counted now and then, and meanwhile never too few. `now` is
+    a monotonic clock."""
 
     def __init__(
         self, now: Callable[[], float], most: int | None = None, count: Callable[[], int] | None = None
@@ -149,7 +151,8 @@ class DescriptorCount:
         self._used = 0
 
     def scarce(self) -> bool:
-        """Whether one more would come out of the fifth that is the node's own. Asked once for each new connection."""
+        """Whether one more descriptor would come out of the fifth that is for the node's own work. Asked once for each
+        new connection."""
         now = self._now()
         if now >= self._counted_at + _COUNTED_FOR_S:
             self._counted_at, self._used = now, self._count()

@@ -10,7 +10,8 @@ from hawker.fair.turns import Share
 
 
 def has_room(share: Share, *, mine: int, total: int, keys: int, count: int = 1) -> bool:
-    """Whether so many more of a key may come in that has `mine` of the `total` that `keys` have, itself among them."""
+    """Whether `count` more of one key may come in. The key has `mine` of the `total` that all `keys` have; it is one of
+    these `keys`."""
     mine, total = mine + count, total + count
     if mine > share.each or total > share.total:
         return False
@@ -18,7 +19,7 @@ def has_room(share: Share, *, mine: int, total: int, keys: int, count: int = 1) 
 
 
 class Occupancy:
-    """What is taken of a share now. Nobody waits: one that does not fit is refused."""
+    """The part of a share that is taken now, by key. Nobody waits: what does not fit is refused."""
 
     def __init__(self, share: Share) -> None:
         self._share = share
@@ -26,13 +27,13 @@ class Occupancy:
         self.total = 0
 
     def fits(self, key: str, count: int = 1) -> bool:
-        """Whether so many more of this key may come in."""
+        """Whether `count` more of this key may come in."""
         mine = self._of.get(key, 0)
         return has_room(self._share, mine=mine, total=self.total, keys=len(self._of) + (not mine), count=count)
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Of each key that is in."""
+        """The number that each key has in the share now; a key without any is left out."""
         return self._of
 
     def enter(self, key: str, count: int = 1) -> None:
@@ -40,7 +41,7 @@ class Occupancy:
         self.total += count
 
     def leave(self, key: str, count: int = 1) -> None:
-        """Once for each that came in."""
+        """Give back `count` of what this key has. The caller does so once for each that it entered."""
         left = self._of.pop(key, 0) - count
         if left:
             self._of[key] = left

@@ -13,8 +13,9 @@ from hawker.fair.connections import key_of
 
 
 class RoundRobin:
-    """For one event loop. `at_once` of one address come in in one turn; `alone`, while nobody else comes: the address
-    of a balancer is that of all its clients, and a turn has its price."""
+    """The order in which requests come in, for one event loop. In one turn `at_once` requests of one address come in,
+    and `alone` while no other address has requests: the address of a balancer is that of all its clients, and a turn
+    has its price."""
 
     def __init__(self, at_once: int = 1, *, alone: int = 1) -> None:
         self._at_once = at_once
@@ -25,19 +26,20 @@ class RoundRobin:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def come_in(self, key: str) -> None:
-        """Returns when it is the turn of the oldest request of this key, which is this one."""
+        """Returns when it is this request's turn: requests of one key come in in the order in which they came."""
         if not self.comes_in(key):
             await self.wait(key)
 
     def comes_in(self, key: str) -> bool:
-        """Whether it does so at once."""
+        """Whether a request of this key comes in at once; it is counted in this turn then."""
         at_once = key not in self._waiting and self._has_room(key)
         if at_once:
             self._count(key)
         return at_once
 
     def next_turn(self, key: str) -> asyncio.Future[None]:
-        """Done in one of the next turns, when it is the oldest one of this key. Cancel it to be passed over."""
+        """A future that is done in one of the next turns, when it is the oldest future of this key. A cancelled future
+        is passed over."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, deque()).append(turn)
         self._schedule()
@@ -48,7 +50,8 @@ class RoundRobin:
         return sum(map(len, self._waiting.values()))
 
     def wait(self, key: str) -> asyncio.Future[None]:
-        """The same, once others have come in, so that there is a next turn."""
+        """A future as of `next_turn`, for a request that `comes_in` has refused: a next turn is due then, and none is
+        asked for here."""
         if self._loop is None:  # asking for it costs a call of the kernel each time
             self._loop = asyncio.get_running_loop()
         turn, queue = self._loop.create_future(), self._waiting.get(key)
@@ -92,8 +95,9 @@ _FEW = 4
 
 
 class Pieces:
-    """Of one connection of `address`. `understand` is given each piece, and returns how many frames it was: after few,
-    the next piece is larger. While something is left, nothing is read."""
+    """The bytes of one connection of `address`, which are understood piece by piece. `understand` is given each piece,
+    and returns how many frames it was: after few, the next piece is larger. While bytes are left, the connection is not
+    read."""
 
     def __init__(
         self, transport: asyncio.Transport, turns: RoundRobin, address: str, understand: Callable[[bytes], int]
@@ -108,19 +112,19 @@ class Pieces:
         self._reads = self._wanted = True
 
     def take(self, data: bytes) -> None:
-        """What was read."""
+        """Take bytes that were read from the connection."""
         self._left += data
         self._go_on()
 
     def want(self, more: bool) -> None:
-        """Whether whoever understands it has room for more."""
+        """Say whether the reader of the pieces has room for `more`; without room nothing is read or understood."""
         self._wanted = more
         if not more:
             self._read(more=False)
         self._go_on()
 
     def drop(self) -> None:
-        """Nothing of it is understood any more."""
+        """Drop the bytes that are left: none of them is understood any more."""
         self._left = b""
         if self._turn is not None:
             self._turn.cancel()

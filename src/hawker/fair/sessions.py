@@ -17,20 +17,20 @@ else:
 def kept_session(
     connections: int = 0, *, resolver: "AbstractResolver | None" = None, **options: Any
 ) -> "aiohttp.ClientSession":
-    """For one party at the other end, which shares with nobody. At most `connections` at once; 0: as many as are asked
-    for, so their number is bounded where the calls begin."""
+    """A session for one party at the other end, which shares with nobody. At most `connections` at once; 0: as many as
+    are asked for, so their number is bounded where the calls begin."""
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=connections, resolver=resolver), **options)
 
 
 def fleeting_session() -> "aiohttp.ClientSession":
-    """For many parties that nobody trusts: each request has a connection of its own, which ends with it. Their number
-    is bounded by the shares of those who ask."""
+    """A session for many parties that nobody trusts: each request has a connection of its own, which ends with it. The
+    number of connections is bounded by the shares of the callers."""
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
     return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
 
 class SessionAtNeed:
-    """A session that is made for the first who asks for it: the library takes longer to import than a boot may."""
+    """A session that is made at its first use: the library takes longer to import than a boot may."""
 
     def __init__(self, make: "Callable[[], aiohttp.ClientSession]") -> None:
         self._make = make

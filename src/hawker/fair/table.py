@@ -221,7 +221,7 @@ EXECS = Share(
     over="429, `over_share`",
 )
 EXECS_OF_MACHINE = msgspec.structs.replace(EXECS, name="commands and terminals in a machine", each=24, key="machine")
-"""Fewer than the 32 clients of a pilot: what is left is for its stop and its upkeep."""
+"""`each` is below the 32 clients that a pilot serves: the others are for its stop and its upkeep."""
 PORT_CONNECTIONS = Share(
     name="connections to machines' ports through the API",
     total=1024,
@@ -296,7 +296,7 @@ FOLLOWERS_OF_FLEET_LOG = Share(
 
 
 def pulls(parallel: int) -> Share:
-    """`parallel` for each organization; most of a pull is waiting for its registry."""
+    """The share for pulls: `parallel` for each organization; most of a pull is waiting for its registry."""
     return Share(
         name="pulls of images",
         total=16 * parallel,
@@ -308,7 +308,7 @@ def pulls(parallel: int) -> Share:
 
 
 def copies(parallel: int) -> Share:
-    """A slot beyond `parallel`, so that one organization does not have them all."""
+    """The share for copies: it has a slot beyond `parallel`, so that one organization does not have all slots."""
     return Share(
         name="copies of volumes",
         total=parallel + 1,
@@ -327,7 +327,7 @@ BACKUPS = Share(
     key="organization",
     over="the backup waits for its turn",
 )
-"""Each has three segments of 16 MiB of its volume in memory."""
+"""Each backup has three segments of 16 MiB of its volume in memory."""
 
 RESTORES = msgspec.structs.replace(BACKUPS, name="restores of backups", over="the restore waits for its turn")
 
@@ -336,13 +336,13 @@ class BoundElsewhere(ValueObject, frozen=True, kw_only=True):
     """A shared resource that is no number of slots, in words."""
 
     name: str
-    """What is shared."""
+    """The name of the shared resource."""
     bound: str
-    """How much of it there is, with its unit."""
+    """The bound: how much of the resource there is, with its unit."""
     key: str
-    """Whose part it is: an app, an organization, a machine or an address."""
+    """The owner that each part counts for: an app, an organization, a machine or an address."""
     over: str
-    """What happens to who wants more."""
+    """What happens to an owner that wants more."""
 
 
 USUAL_PULLS, USUAL_COPIES = 3, 2
@@ -392,7 +392,7 @@ SHARES = (
     FOLLOWERS_OF_LOG,
     FOLLOWERS_OF_FLEET_LOG,
 )
-"""All of them; those that a setting changes, as they are unless it does."""
+"""All shares of this file and of the thread pools; a share that a setting changes has the usual value here."""
 
 ELSEWHERE = (
     BoundElsewhere(

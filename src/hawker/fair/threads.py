@@ -52,7 +52,7 @@ _whose: ContextVar[str] = ContextVar("whose share the work counts in", default=N
 
 
 def turns_of(pool: Pool) -> Turns:
-    """Of the running event loop."""
+    """The turns of this pool, for the running event loop."""
     try:
         return _pools.get()[pool]
     except LookupError:
@@ -72,7 +72,8 @@ def at_work() -> bool:
 
 
 async def in_thread(pool: Pool, call: Callable[[Unpack[A]], T], *args: *A) -> T:
-    """What `call` returns. A call that has begun comes to its end, also when the waiting task is cancelled."""
+    """Returns what `call` returns, called in a thread of the pool. A call that has begun comes to its end, also when
+    the waiting task is cancelled."""
     async with slot(pool):
         return await anyio.to_thread.run_sync(call, *args)
 
@@ -83,9 +84,9 @@ _rests: RunVar[dict[str, float]] = RunVar("hawker rests")
 
 
 async def in_thread_with_rests(pool: Pool, call: Callable[[Unpack[A]], T], *args: *A) -> T:
-    """As `in_thread`, for work that keeps the interpreter to itself: before its next one an owner rests `RESTS` times
-    as long as the last one took, `LONGEST_REST_S` seconds at most, so that it has a fourth of the processor. The node
-    does not rest."""
+    """Does what `in_thread` does, for work that keeps the interpreter to itself: before its next call an owner rests
+    `RESTS` times as long as its last call took, `LONGEST_REST_S` seconds at most, so that it has a fourth of the
+    processor. The node does not rest."""
     owner, now = whose(), anyio.current_time
     while True:
         await anyio.sleep_until(_rest_of(owner))
@@ -114,19 +115,19 @@ def _note_rest(owner: str, until: float, now: float) -> None:
 
 @asynccontextmanager
 async def slot(pool: Pool) -> AsyncIterator[None]:
-    """A thread of the pool is ours to use."""
+    """Within the block the caller may use one thread of the pool."""
     async with turns_of(pool).hold(whose()):
         yield
 
 
 def whose() -> str:
-    """In whose share the task's work counts."""
+    """The key in whose share the work of this task counts."""
     return _whose.get()
 
 
 @contextmanager
 def on_behalf_of(key: str) -> Iterator[None]:
-    """Work of the block, and of tasks that it starts, counts in the share of `key`."""
+    """Within the block, work of this task and of tasks that it starts counts in the share of `key`."""
     before = _whose.set(key)
     try:
         yield
@@ -138,8 +139,9 @@ PROBE_S, PROBED_FOR_S = 2.0, 1.0
 
 
 class PoolProbe:
-    """Whether each pool still turns: a call that does nothing goes through each, as the node's own work would. One
-    probe at a time, and none while the last one is younger than `PROBED_FOR_S`, however many ask."""
+    """Finds out whether each pool still gives threads: a call that does nothing goes through each pool, as the node's
+    own work would. One probe runs at a time, and none while the last one is younger than `PROBED_FOR_S` seconds,
+    however many ask."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -18,12 +18,12 @@ NODE = ""
 
 
 class Share(ValueObject, frozen=True, kw_only=True):
-    """`total` at once, of which `each` for one key; `reserve` of the total is for the node itself and the operator's
-    token. `waiting` of one key may wait for their turn; one more is refused. `key` says whose share it is, `over` what
-    happens beyond it."""
+    """Bounds of a shared resource: `total` slots at once, of which `each` for one key; `reserve` slots of the total are
+    for the node itself and the operator's token. `waiting` tasks of one key may wait for their turn; one more is
+    refused. `key` names the kind of owner of a part, `over` says what happens beyond the bounds."""
 
     name: str
-    """What is shared, for people and metrics."""
+    """The name of the shared resource, for people and metrics."""
     total: int
     each: int
     reserve: int = 0
@@ -41,19 +41,19 @@ class _Waiter:
 
 
 class TurnsView(ValueObject, frozen=True, kw_only=True):
-    """How a share is used now: slots in use, tasks that wait, keys that have or want some."""
+    """How a share is used now: slots in use, tasks that wait, keys that have or want slots."""
 
     share: Share
     used: int
-    """0 to the share's `total`."""
+    """Slots in use, 0 to the share's `total`."""
     waiting: int
-    """Tasks of all keys together, 0 or more."""
+    """Tasks of all keys together that wait for a slot, 0 or more."""
     keys: int
-    """0 or more."""
+    """Keys that have a slot or wait for one, 0 or more."""
 
 
 class Turns:
-    """For one event loop."""
+    """The slots of one share, given to keys in turn, for one event loop."""
 
     def __init__(self, share: Share) -> None:
         self.share = share
@@ -63,7 +63,7 @@ class Turns:
 
     @asynccontextmanager
     async def hold(self, key: str) -> AsyncIterator[None]:
-        """As `take`, and `give_back` at the end."""
+        """Take a slot as `take` does, and give it back with `give_back` at the end of the block."""
         await self.take(key)
         try:
             yield
@@ -72,7 +72,7 @@ class Turns:
 
     @contextmanager
     def hold_now(self, key: str) -> Iterator[None]:
-        """A slot at once. Raises `OverShare` instead of waiting."""
+        """Take a slot at once, for the block. Raises `OverShare` instead of waiting."""
         if not self._fits(key):
             raise self._over(key)
         self._grant(key)
@@ -82,7 +82,7 @@ class Turns:
             self.give_back(key)
 
     async def take(self, key: str) -> None:
-        """Wait for a slot. Raises `OverShare` when too many of this key wait already."""
+        """Wait for a slot and take it. Raises `OverShare` when too many tasks of this key wait already."""
         if self._fits(key):
             self._grant(key)
             return
