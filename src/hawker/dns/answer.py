@@ -23,12 +23,13 @@ _NIBBLES = 32
 _PIECE = 255
 _HEAD = 10  # bytes before the question, without the id
 _ADDRESS, _ADDRESS_BYTES = bytes.fromhex("c00c001c0001"), 28
-"""How a record of an address begins in an answer of ours: the question's name, AAAA, IN."""
+"""The first bytes of each address record in an answer of ours: the question's name, AAAA, IN; and the length of the
+whole record in bytes."""
 _NEAREST = b"\x07nearest\x02of"
 
 
 class Question(ValueObject, frozen=True):
-    """A question that can be answered. `most` bytes fit an answer over UDP."""
+    """A question that can be answered. `most` is how many bytes fit an answer over UDP."""
 
     query: message.QueryMessage
     name: Name
@@ -37,13 +38,15 @@ class Question(ValueObject, frozen=True):
 
     @property
     def is_ours(self) -> bool:
-        """No server but this one is asked about it."""
+        """Whether this resolver alone answers the question: its name is in a zone of ours, and no other server is
+        asked."""
         name = self.name.canonicalize()
         return any(name.is_subdomain(zone) for zone in (_INTERNAL, _FLYCAST, _REVERSE))
 
 
 def read_question(data: bytes) -> Question | message.Message | None:
-    """A question; or the answer to one that cannot be answered; or None for what gets no answer at all."""
+    """The question; or the answer to a question that cannot be answered; or None for a message that gets no answer at
+    all."""
     try:
         query = message.from_wire(data, ignore_trailing=False)
     except (exception.DNSException, ValueError):
@@ -79,8 +82,8 @@ def answer(asked: Question, view: View) -> message.Message:
 
 
 def wire_of(reply: message.Message, most: int, *, in_any_order: bool = True) -> bytes:
-    """At most `most` bytes; what does not fit is left out, and said to be (TC). Records of a name come in any order, or
-    in that of `reply`."""
+    """The bytes of an answer, at most `most` of them: where it does not fit, its records are left out, and the answer
+    says so (TC). Records of a name come in any order, or in that of `reply`."""
     try:
         return reply.to_wire(max_size=most, want_shuffle=in_any_order)
     except exception.TooBig:
@@ -92,7 +95,7 @@ def wire_of(reply: message.Message, most: int, *, in_any_order: bool = True) -> 
 
 def reordered(wire: bytes, chance: Callable[[], float]) -> bytes:
     """The same answer, without its id, with its addresses in another order; those of the nearest machines stay in
-    theirs. Whatever else is in it stays where it is."""
+    theirs. All other parts of the answer stay where they are."""
     count, start = int.from_bytes(wire[4:6], "big"), wire.find(b"\0", _HEAD) + 5
     end = start + count * _ADDRESS_BYTES
     records = [wire[at : at + _ADDRESS_BYTES] for at in range(start, end, _ADDRESS_BYTES)]
@@ -105,7 +108,7 @@ def reordered(wire: bytes, chance: Callable[[], float]) -> bytes:
 
 
 def failed(asked: Question) -> message.Message:
-    """Nobody could be asked."""
+    """The answer SERVFAIL: no server could be asked."""
     return _failed(asked.query, rcode.SERVFAIL)
 
 

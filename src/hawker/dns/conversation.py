@@ -24,8 +24,9 @@ async def converse(
     within_s: float,
     answer: Callable[[bytes], Awaitable[bytes | None]],
 ) -> None:
-    """In a place of `key`, or not at all. What gets no answer ends it, and so does a question that has not come, or
-    whose answer is not taken, `within_s`."""
+    """Answer questions over one connection, one after the other, in a place of `key`; without a free place none is
+    answered. The connection ends with a question that gets no answer, and with a question that has not come, or an
+    answer that is not taken, `within_s` seconds."""
     writer.transport.set_write_buffer_limits(0)  # an answer counts as taken once the kernel has all of it
     try:
         with suppress(OverShare, OSError, EOFError, TimeoutError), places.hold_now(key):

@@ -33,7 +33,8 @@ class _Kept(ValueObject, frozen=True):
 
 
 class Forwarder:
-    """`servers` are addresses, read anew for each question. For one event loop."""
+    """Asks other name servers, and keeps their answers. `servers` are addresses, read anew for each question. For one
+    event loop."""
 
     def __init__(self, servers: Callable[[], Sequence[str]], clock: Clock, port: int = _PORT) -> None:
         self._servers = servers
@@ -43,8 +44,8 @@ class Forwarder:
         self._under_way, self._of_network = Turns(DNS_FORWARDS), Occupancy(DNS_FORWARDS_OF_NETWORK)
 
     async def ask(self, asked: Question, network_id: int, machine: str, *, tcp: bool) -> message.Message | None:
-        """The answer, with the question's own id; None when no server gave one. Raises `OverShare` when the machine,
-        or its private network, has too many under way."""
+        """The answer, with the question's own id; None when no server gave an answer. Raises `OverShare` when the
+        machine, or its private network, has too many questions under way."""
         key = (asked.name.canonicalize(), asked.kind, asked.query.flags & flags.CD, asked.query.ednsflags & flags.DO)
         kept = self._kept.get(key)
         if kept is not None and self._now() < kept.until:

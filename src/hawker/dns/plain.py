@@ -13,13 +13,13 @@ _HEAD, _KIND, _RECORD, _OPT = Struct("!6H"), Struct("!HH"), Struct("!HHIH"), Str
 _NAME_BYTES, _LABEL_BYTES = 255, 63
 _IN, _TXT, _AAAA, _SOA, _OPTIONS = 1, 16, 28, 6, 41
 _KINDS = 128
-"""Kinds of records below this are of data; others are questions of their own kind."""
+"""Record types with numbers below this are of data; the others are questions of their own kind."""
 _RD, _MAY_BE_SET = 0x0100, 0x0130
-"""Flags of a question: what an answer repeats; all that may be set (RD, AD, CD)."""
+"""Flags of a question: the flag that an answer repeats (RD); all flags that may be set (RD, AD, CD)."""
 _ANSWERS, _NO_SUCH_NAME = 0x8480, 3
-"""Flags of an answer: QR, AA and RA; its code where nothing has the name."""
+"""Flags of an answer (QR, AA and RA), and the code of an answer when no machine or app has the name."""
 _TO_BYTE = 0xC000
-"""What a pointer to an earlier name is, beside how far from the beginning that is."""
+"""The two highest bits of a pointer to an earlier name; the lower bits are the offset of that name in the packet."""
 _OF_ADDRESS = (_TO_BYTE | _HEAD.size).to_bytes(2, "big") + _RECORD.pack(_AAAA, _IN, TTL_S, 16)
 _OUR_OPT = _OPT.pack(0, _OPTIONS, 8192, 0, 0, 0, 0)
 _INTERNAL = b"\x08internal\0"
@@ -27,20 +27,21 @@ _TIMES = Struct("!5I").pack(1, 3600, 600, 86_400, NEGATIVE_TTL_S)
 
 
 class PlainQuestion(ValueObject, frozen=True):
-    """For the name of these `labels`, in lower case, of which the last one is at `zone_at` of the packet."""
+    """A question for the name of these `labels`, in lower case, of which the last one begins at byte `zone_at` of the
+    packet."""
 
     head: bytes
-    """The packet, up to the end of the question."""
+    """The bytes of the packet, up to the end of the question."""
     flags: int
-    """The second word of its head; only those of `_MAY_BE_SET`."""
+    """The flags, the second word of the packet's head; only bits of `_MAY_BE_SET`."""
     labels: list[str]
     zone_at: int
     kind: int
-    """The number of a type of records, below `_KINDS`."""
+    """The number of a record type, below `_KINDS`."""
     most: int
-    """Bytes that fit an answer over UDP."""
+    """The most bytes that fit an answer over UDP."""
     has_opt: bool
-    """It came with an OPT record, and its answer has one."""
+    """Whether the question came with an OPT record; its answer has one then."""
 
 
 def read_plain(data: bytes) -> PlainQuestion | None:
@@ -85,7 +86,7 @@ def _room(data: bytes, at: int) -> int | None:
 
 
 def plain_answer(asked: PlainQuestion, view: View, most: int) -> bytes | None:
-    """At most `most` bytes."""
+    """The bytes of the answer, at most `most` of them; None where `answer` has to make it."""
     *below, zone = asked.labels
     leads = view.find(below) if zone == "internal" else view.flycast(below)
     if leads is not None and leads.texts and asked.kind == _TXT:

@@ -18,20 +18,20 @@ from hawker.token_bucket import Allowance, TokenBuckets
 from hawker.value_object import ValueObject
 
 QUESTIONS = Allowance(1000.0, 2000)
-"""Of one machine."""
+"""Questions of one machine: 1000 a second, and 2000 at once."""
 _LOOK_EVERY_S = 0.05
 _SAID, _SAID_OF_NETWORK, _SAID_S = 4096, 1024, 0.1
 """Answers of at most 1,232 bytes that are given again as long as nothing else is known, how many of them of one
 network, and for how many seconds in one order."""
 _SOURCES = 4096
-"""Addresses of which it is remembered whose they are."""
+"""The number of addresses whose machines are remembered."""
 _ID_BYTES = 2
 _TCP_BYTES = 65_535
 _HOST_FILE = Path("/etc/resolv.conf")
 
 
 class AskingNetwork(ValueObject, frozen=True):
-    """The network that a question is from; `entered`: of a computer that came in over WireGuard."""
+    """The network that a question is from; `entered`: the question is from a computer that came in over WireGuard."""
 
     network_id: int
     """The number of the private network, computed from its organization and name; 0 to 4294967295."""
@@ -39,7 +39,7 @@ class AskingNetwork(ValueObject, frozen=True):
 
 
 class Names:
-    """What the worker has written last, as views. `now` is monotonic."""
+    """The names that the worker has written last, as views. `now` is monotonic."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
@@ -50,7 +50,7 @@ class Names:
         self._views: dict[AskingNetwork, View] = {}
 
     def view(self, asker: AskingNetwork) -> View | None:
-        """None as long as nothing is known."""
+        """The view of the asker's network; None as long as no names are known."""
         self._look()
         if self._known is None:
             return None
@@ -63,22 +63,24 @@ class Names:
 
     @property
     def known(self) -> KnownNames | None:
-        """All that answers come from; another object once it is another."""
+        """All that answers come from; another object once the worker has written other names. None as long as no names
+        are known."""
         self._look()
         return self._known
 
     def zone(self) -> KnownZone | None:
-        """The platform's own; none where there is none, or nothing is known."""
+        """The zone of the platform's own domain; None where there is no zone, or no names are known."""
         self._look()
         return self._known.zone if self._known is not None else None
 
     def entered(self) -> frozenset[int]:
-        """The networks that people's computers are in through this node."""
+        """The ids of the networks that people's computers are in through this node."""
         self._look()
         return frozenset(each.network_id for each in (self._known.peers if self._known else ()) if each.here)
 
     def upstream(self) -> Sequence[str]:
-        """The servers for names of the world."""
+        """The addresses of the servers for names of the world: those that the worker has named, else those of the
+        host."""
         self._look()
         given = self._known.upstream if self._known is not None else ()
         return given or host_servers(_HOST_FILE)
@@ -98,7 +100,8 @@ class Names:
 
 
 def host_servers(file: Path) -> tuple[str, ...]:
-    """Of resolv.conf(5), also those on loopback: who asks them is the host."""
+    """The addresses of the name servers in a file as of resolv.conf(5), also those on loopback: the host itself asks
+    them."""
     try:
         words = [line.split() for line in file.read_text().splitlines()]
     except OSError:
@@ -116,16 +119,17 @@ def _is_address(text: str) -> bool:
 
 
 class Said(ValueObject, frozen=True):
-    """An answer without its id, `until` when it is given in this order (monotonic seconds), and what was `known`."""
+    """An answer without its id, `until` when it is given in this order (monotonic seconds), and the names that were
+    `known` for it."""
 
     answer: bytes
-    """A DNS message from behind its id on; who asks gets it behind the id of the question."""
+    """A DNS message from behind its id on; each asker gets it behind the id of the question."""
     until: float
     known: KnownNames | None
 
 
 class NameResolver:
-    """For one event loop."""
+    """Answers the questions of machines and of people's computers, for one event loop."""
 
     def __init__(self, names: Names, forwarder: Forwarder, clock: Clock) -> None:
         self._names = names
@@ -136,17 +140,17 @@ class NameResolver:
         self._count = 0  # of all of them
 
     def entered(self) -> frozenset[int]:
-        """The networks that people's computers are in through this node."""
+        """The ids of the networks that people's computers are in through this node."""
         return self._names.entered()
 
     def admits(self, source: str) -> bool:
-        """Whether this machine may ask once more now."""
+        """Whether the machine at `source` may ask once more now; the question is counted then."""
         return self._questions.take(machine_of(source).encode(), self._clock.monotonic())
 
     def at_once(self, data: bytes, asker: AskingNetwork, *, tcp: bool = False) -> bytes | Question | None:
-        """The answer; or the question, where another server has to be asked; or None for what gets no answer. The same
-        question over UDP, but for its id, has the same answer for a moment, and then the same in another order until
-        something else is known: to work one out costs fifteen times as much."""
+        """The answer; or the question, where another server has to be asked; or None for a message that gets no answer.
+        The same question over UDP, but for its id, has the same answer for a moment, and then the same in another order
+        until something else is known: to work an answer out costs fifteen times as much."""
         if tcp:
             return self._worked_out(data, asker, tcp=True)
         key, now, known = data[_ID_BYTES:], self._clock.monotonic(), self._names.known
@@ -196,7 +200,7 @@ class NameResolver:
         return wire_of(reply, _TCP_BYTES if tcp else asked.most, in_any_order=False)
 
     async def forwarded(self, asked: Question, network_id: int, source: str, *, tcp: bool = False) -> bytes:
-        """The answer of another server, or that there was none."""
+        """The answer of another server, or SERVFAIL when there was none."""
         try:
             found = await self._forwarder.ask(asked, network_id, machine_of(source), tcp=tcp)
         except OverShare:
@@ -206,5 +210,6 @@ class NameResolver:
 
 @lru_cache(maxsize=_SOURCES)
 def machine_of(source: str) -> str:
-    """Whose question it is: the 112 bits that are a machine's own. It may take any address below them."""
+    """The machine that a question is from, by the 112 bits of the address that are the machine's own. A machine may
+    take any address below them."""
     return str(int(IPv6Address(source.partition("%")[0])) >> 16)

@@ -27,16 +27,16 @@ from hawker.names import BOUND, RESOLVER
 _PORT = 53
 _IDLE_S = 10.0
 _AT_ONCE = 64
-"""Questions over UDP that are read before anything else has its turn."""
+"""The most questions over UDP that are read before another task has its turn."""
 _LINKS, _ADDRESSES = 0x1, 0x100
-"""Groups of rtnetlink(7): news of links, and of IPv6 addresses."""
+"""Groups of rtnetlink(7): news of links, and news of IPv6 addresses."""
 _LOOK_AGAIN_S = 1.0
 _log = bind("hawker.dns")
 
 
 class NetworkSockets:
-    """Those of one network. Questions over UDP are read and answered here without a transport, several at each turn of
-    the event loop: what is in between costs more than most answers do."""
+    """The sockets of one network. Questions over UDP are read and answered here without a transport, several at each
+    turn of the event loop: what is in between costs more than most answers do."""
 
     def __init__(self, resolver: NameResolver, asker: AskingNetwork, tasks: TaskGroup, connections: Turns) -> None:
         self._resolver = resolver
@@ -47,7 +47,7 @@ class NetworkSockets:
         self._server: asyncio.Server | None = None
 
     async def open(self, make: Callable[[int], socket.socket]) -> None:
-        """Raises `OSError`."""
+        """Open the sockets and answer. Raises `OSError`."""
         self._udp = make(socket.SOCK_DGRAM)
         asyncio.get_running_loop().add_reader(self._udp, self._read, self._udp)
         try:
@@ -105,7 +105,7 @@ class NetworkSockets:
 
 
 class ResolverSockets:
-    """Until cancelled. `folder` gets a file that says which bridges are served."""
+    """Serves each network of the node until cancelled. `folder` gets a file that says which bridges are served."""
 
     def __init__(self, resolver: NameResolver, node_id: NodeId, folder: Path, tasks: TaskGroup) -> None:
         self._resolver = resolver
@@ -118,7 +118,7 @@ class ResolverSockets:
 
     @property
     def needed(self) -> bool:
-        """Whether a private network of the node is on the host."""
+        """Whether a private network of the node is on the host, or people's computers are in one."""
         return bool(self._bridges() or self._entrances())
 
     async def serve(self) -> None:

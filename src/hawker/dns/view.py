@@ -17,34 +17,36 @@ from hawker.value_object import ValueObject
 MOST_ADDRESSES = 500
 _TOP = re.compile(r"top([1-9]\d{0,2})")
 _BETWEEN = frozenset({("vm",), ("process",), ("_metadata",), ("kv", "_metadata"), ("of",), ("nearest", "of")})
-"""Names that have others below them, and nothing of their own."""
+"""Names that have other names below them, and no records of their own."""
 
 
 class Leads(ValueObject, frozen=True):
-    """What a name that is there leads to: addresses, or texts, or neither."""
+    """The content of a name that is there: addresses, or texts, or neither."""
 
     addresses: tuple[IPv6Address, ...] = ()
     texts: tuple[str, ...] = ()
-    """Answers to a question for TXT; one longer than 255 bytes is sent in pieces."""
+    """Answers to a question for TXT; a text longer than 255 bytes is sent in pieces."""
 
 
 class View(ValueObject, frozen=True):
-    """`shuffle` gives a random order; `api` is where who asks reaches the node's API."""
+    """The names of one network. `shuffle` gives a random order; `api` is the address where the asker reaches the node's
+    API."""
 
     node: NodeId
     region: str
-    """That of this node: machines of it come second in `nearest`, behind those of the node itself."""
+    """The region of this node: machines of it come second in `nearest`, behind those of the node itself."""
     apps: dict[str, list[NamedMachine]] = msgspec.field(default_factory=dict)
     addresses: dict[str, list[IPv6Address]] = msgspec.field(default_factory=dict)
     by_address: dict[IPv6Address, NamedMachine] = msgspec.field(default_factory=dict)
     address_of: dict[str, IPv6Address] = msgspec.field(default_factory=dict)
-    """What the `ip` of each machine says: to read it again takes longer than all else in an answer."""
+    """The address that the `ip` of each machine says: to read it again takes longer than all else in an answer."""
     peers: dict[str, NamedPeer] = msgspec.field(default_factory=dict)
     api: IPv6Address | None = None
     shuffle: Callable[[list[NamedMachine]], None] = list.sort  # type: ignore[assignment]
 
     def find(self, labels: Sequence[str]) -> Leads | None:
-        """`labels` of a name below `.internal`, in lower case, without that. None: there is no such name."""
+        """The content of the name with these `labels` below `.internal`, in lower case, `internal` left out. None:
+        there is no such name."""
         match labels:
             case []:
                 return Leads()
@@ -66,7 +68,8 @@ class View(ValueObject, frozen=True):
                 return None
 
     def flycast(self, labels: Sequence[str]) -> Leads | None:
-        """`labels` of a name below `.flycast`: an app that the edge serves in this network."""
+        """The content of the name with these `labels` below `.flycast`: an app that the edge serves in this network.
+        None: there is no such name."""
         match labels:
             case []:
                 return Leads()
@@ -77,7 +80,7 @@ class View(ValueObject, frozen=True):
         return None
 
     def name_of(self, address: IPv6Address) -> str | None:
-        """The name of the machine that has it, without the last dot."""
+        """The name of the machine that has this address, without the last dot; None when no machine has it."""
         found = self.by_address.get(address)
         return None if found is None else f"{found.id}.vm.{found.app}.internal"
 
@@ -127,7 +130,7 @@ class View(ValueObject, frozen=True):
 def view_of(
     names: KnownNames, network_id: int, shuffle: Callable[[list[NamedMachine]], None], *, entered: bool = False
 ) -> View:
-    """What is in this network, and nothing else; with `entered` as people's computers see it."""
+    """The names in this network, and no others; with `entered` as people's computers see the network."""
     api = (network_resolver(network_id) if entered else RESOLVER) if names.api else None
     view = View(names.node, names.region, api=api, shuffle=shuffle)
     for app in names.apps:

@@ -31,14 +31,16 @@ from hawker.token_bucket import Allowance, TokenBucket, TokenBuckets
 
 TTL_S, PROOF_TTL_S, NEGATIVE_TTL_S = 60, 1, 5
 ANSWERS = Allowance(20.0, 40)
-"""Whole answers over UDP, a second, of a /24 or a /48."""
+"""Whole answers over UDP to one network, a /24 or a /48: 20 a second, and 40 at once."""
 QUESTIONS = Allowance(100.0, 200)
-"""Of those that are read, a second, of a /24 or a /48: over UDP, and once more over TCP. What is beyond gets no answer,
-and ends a connection."""
+"""Questions of one network, a /24 or a /48, that are read: 100 a second and 200 at once over UDP, and as many again
+over TCP. A question beyond the rate gets no answer, and ends a connection."""
 ALL_QUESTIONS = Allowance(1000.0, 500)
-"""The same, of all askers: sources over UDP can be forged. A whole answer takes 0.25 ms."""
+"""Questions of all askers that are read: 1000 a second and 500 at once over UDP, and as many again over TCP. Sources
+over UDP can be forged. A whole answer takes 0.25 ms."""
 NAME_SERVER = "a.ns"
-"""Below the domain. No app has such a name: whoever answers there decides what the zone says."""
+"""The name server's name below the domain. No app has such a name: the server with this name decides what the zone
+says."""
 _PLAIN_BYTES, _UDP_BYTES, _TCP_BYTES = 512, 1232, 65_535
 _NETWORK_BITS = {4: 8, 6: 80}  # left out of an address
 _IDLE_S, _LOOK_EVERY_S, _LISTEN_BACKLOG = 5.0, 1.0, 64
@@ -46,7 +48,8 @@ _log = bind("hawker.dns")
 
 
 def zone_answer(data: bytes, zone: KnownZone, *, tcp: bool = False, whole: bool = True) -> bytes | None:
-    """The answer to a question; None for what gets none. Without `whole`: that it is to be asked over TCP."""
+    """The answer to a question; None for a message that gets none. Without `whole` the answer only says that the
+    question is to be asked over TCP."""
     try:
         query = message.from_wire(data, ignore_trailing=False)
     except (exception.DNSException, ValueError):
@@ -144,7 +147,8 @@ class _Questions:
 
 
 class ZoneSockets:
-    """At the places that the zone names, as it is at each moment. `zone` is none where there is none."""
+    """The sockets at the places that the zone names, as it is at each moment. `zone` gives None where there is no
+    zone."""
 
     def __init__(self, zone: Callable[[], KnownZone | None], clock: Clock) -> None:
         self._zone = zone
@@ -156,7 +160,7 @@ class ZoneSockets:
         self._lacking: set[str] = set()
 
     async def serve(self) -> None:
-        """Until cancelled."""
+        """Open and close sockets as the zone changes, until cancelled."""
         while True:
             zone = self._zone()
             wanted = set(zone.listen) if zone is not None else set()
@@ -176,7 +180,8 @@ class ZoneSockets:
             self._lacking.add(place)
 
     def answer(self, data: bytes, source: str) -> bytes | None:
-        """Over UDP. What is beyond a rate is not read: a flood costs some microseconds a packet."""
+        """The answer to a question over UDP; None where it gets none. A question beyond a rate is not read: a flood
+        costs some microseconds a packet."""
         now = self._clock.monotonic()
         network = _network(source).encode()
         if len(data) > QUESTION_BYTES or not self._over_udp.admit(network, now):
