@@ -18,9 +18,9 @@ _PIECE = 1 << 18
 
 
 def get(origin: HttpOrigin, target: str, headers: Mapping[str, str], patience_s: float) -> HttpResponse | None:
-    """The response, whatever its status. None when none came: nobody listens, `patience_s` seconds passed without a
-    byte, the connection was lost, or what came is no HTTP or too long. Over plain HTTP only.
-    Raises `BadRequest` for a header with a line break in it."""
+    """The response, whatever its status. None when no response came: nobody listens, `patience_s` seconds passed
+    without a byte, the connection was lost, or the bytes were no HTTP or too many. Over plain HTTP only. Raises
+    `BadRequest` for a header with a line break in it."""
     assert not origin.tls
     request = encode_request("GET", target, [("host", origin.authority), ("connection", "close"), *headers.items()])
     try:

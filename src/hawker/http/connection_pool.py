@@ -54,12 +54,10 @@ class Http1Connection(asyncio.Protocol):
         return self._requests > 1 and not self._received_bytes and not isinstance(self._broken, TimeoutError)
 
     async def request(self, request: bytes, deadline: float, most_bytes: int | None = None) -> HttpResponse:
-        """Send the bytes of one request and wait for its response until `deadline`, a moment of the loop's clock.
-        It has at most `most_bytes`, those of the connection unless told.
-
-        Raises `TimeoutError`, another `OSError` when the connection is lost, `AnswerTooLong`, and `HttpParserError`
-        for what is no HTTP. Whether the request took effect is not known then. The connection is closed
-        after every error."""
+        """Send the bytes of one request and wait for its response until `deadline`, a moment of the loop's clock. The
+        response has at most `most_bytes`; None: the `max_response_bytes` of the connection. Raises `TimeoutError`,
+        another `OSError` when the connection is lost, `AnswerTooLong`, and `HttpParserError` for bytes that are no
+        HTTP. Whether the request took effect is not known then. The connection is closed after every error."""
         loop = asyncio.get_running_loop()
         assert self._transport is not None
         self._requests += 1
@@ -122,14 +120,15 @@ class Http1Connection(asyncio.Protocol):
 async def connect_tcp(
     host: str, port: int, tls: ssl.SSLContext | None, make: Callable[[], Http1Connection], name: str | None = None
 ) -> Http1Connection:
-    """`name` is what the certificate must have, where that is not the host's. Raises `OSError` when nobody listens, the
-    name is not known or the certificate is not good, and `UnicodeError` for what can be no name."""
+    """Connect over TCP, with TLS where `tls` is given. `name` is the name that the certificate must have, where that is
+    not `host`. Raises `OSError` when nobody listens, the name is not known or the certificate is not good, and
+    `UnicodeError` for a text that can be no name."""
     _, connection = await asyncio.get_running_loop().create_connection(make, host, port, ssl=tls, server_hostname=name)
     return connection
 
 
 async def connect_unix(connected: socket.socket, make: Callable[[], Http1Connection]) -> Http1Connection:
-    """Over a unix socket that is connected already, and is closed with the connection. Raises `OSError`."""
+    """Connect over a unix socket that is `connected` already, and is closed with the connection. Raises `OSError`."""
     try:
         _, connection = await asyncio.get_running_loop().create_unix_connection(make, sock=connected)
     except BaseException:
@@ -139,8 +138,8 @@ async def connect_unix(connected: socket.socket, make: Callable[[], Http1Connect
 
 
 class ConnectionPool(Generic[C, W]):
-    """At most `max_in_use` requests are under way at once (0 or more; 0 is no limit); the others wait, first come,
-    first served. A connection that was idle for `max_idle_s` seconds is not used again."""
+    """The connections of one origin. At most `max_in_use` requests are under way at once (0 or more; 0 is no limit);
+    the others wait, first come, first served. A connection that was idle for `max_idle_s` seconds is not used again."""
 
     def __init__(self, *, max_in_use: int, max_idle_s: float) -> None:
         self._max_in_use = max_in_use
@@ -217,9 +216,9 @@ class NotSent(Exception):
 
 
 class HttpTransport:
-    """`max_connections` is 0 or more, 0 for no limit. A request waits at most `queue_s` seconds for one that is free,
-    and opening one takes at most `connect_s`. `tls` is how an origin of https is
-    spoken to, as everybody does unless told."""
+    """Sends requests to one origin. `max_connections` is 0 or more, 0 for no limit. A request waits at most `queue_s`
+    seconds for a free connection, and a new connection takes at most `connect_s` seconds. `tls` says how TLS is spoken
+    to the origin; None: with the authorities that the host trusts."""
 
     def __init__(
         self,
@@ -258,7 +257,7 @@ class HttpTransport:
             self._wake(self._pool.leave())
 
     async def close(self) -> None:
-        """Close all connections; requests that are under way are lost. A later one opens a new connection."""
+        """Close all connections; requests that are under way are lost. A later request opens a new connection."""
         self._pool.clear()
         for connection in list(self._open):
             connection.close()

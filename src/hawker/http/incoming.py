@@ -56,11 +56,11 @@ class IncomingConnection(HttpToolsProtocol):
         self._await_head()
 
     def give_up(self) -> None:
-        """Keeps `fair.connections.Closable`."""
+        """Closes the connection at once. Keeps `fair.connections.Closable`."""
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """In small pieces, so that a head is known to be too long before much of it is kept."""
+        """Read the bytes in small pieces, so that a head is known to be too long before much of it is kept."""
         for start in range(0, len(data), _PIECE):
             if self._refused or self.transport.is_closing() or self.transport.get_protocol() is not self:
                 return
@@ -90,7 +90,7 @@ class IncomingConnection(HttpToolsProtocol):
             self._await_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Also of a trailer, which is kept beside the head."""
+        """Take a field of the head, or of a trailer, which is kept beside the head."""
         if not self._in_head:
             self._told_bytes += len(name) + len(value)
             if self._told_bytes > HEAD_BYTES:
@@ -138,7 +138,7 @@ class IncomingConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def end(self) -> None:
-        """It has no place any more, and waits for nothing."""
+        """Give the connection's place back, and stop all its timers."""
         self._stop_waiting()
         self._taken()
         if self._slowed is not None:
@@ -176,13 +176,13 @@ def _certified(transport: asyncio.Transport) -> str:
 
 
 def incoming(table: ConnectionTable | None, head_s: float = HEAD_S) -> type[IncomingConnection]:
-    """The protocol of one listener."""
+    """The protocol for connections of one listener, with its `table` and `head_s` seconds for each head."""
     return type("IncomingConnection", (IncomingConnection,), {"table": table, "head_s": head_s})
 
 
 def conversations() -> Callable[..., asyncio.Protocol]:
-    """What connections of one listener become that ask for a WebSocket. Until one does, nothing of WebSockets is
-    imported."""
+    """The protocol for connections of one listener that ask for a WebSocket. Until the first of them, no module of
+    WebSockets is imported."""
     turns = RoundRobin()
 
     def conversation(**options: Any) -> asyncio.Protocol:

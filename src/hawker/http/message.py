@@ -19,33 +19,33 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class AnswerTooLong(httptools.HttpParserError):
-    """A response with more bytes, its head included, than who asked takes."""
+    """A response has more bytes, its head included, than the caller takes."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"the answer has more than {most} bytes")
 
 
 CERTIFIED = "hawker.node"
-"""In a scope: the node whose certificate was shown and taken; empty where none was asked for."""
+"""A key of the ASGI scope: its value is the node whose certificate was shown and taken; empty where no certificate was
+asked for."""
 
 
 class HttpOrigin(ValueObject, frozen=True):
-    """A server's scheme, host and port. `prefix` is what URLs of this origin begin with, `authority` what the header
-    `Host` says."""
+    """A server's scheme, host and port. URLs of this origin begin with `prefix`; the header `Host` says `authority`."""
 
     host: str
-    """Without brackets; what is connected to."""
+    """The host that is connected to; an IPv6 address is without brackets."""
     port: int
-    """1 to 65535; that of the scheme where the URL has none."""
+    """The port, 1 to 65535; that of the scheme where the URL has none."""
     tls: bool
-    """The scheme is `https`."""
+    """Whether the scheme is `https`."""
     prefix: str
     authority: str
 
 
 class OriginTls(ValueObject, frozen=True):
-    """How TLS is spoken to an origin by those who do not do it as everybody does. `context` is asked for each
-    connection, and may raise `OSError`; `name` is the one that the certificate must have."""
+    """TLS to an origin with settings of its own, in place of the usual ones. `context` is asked for each connection,
+    and may raise `OSError`; `name` is the name that the certificate must have."""
 
     context: "Callable[[], ssl.SSLContext]"
     name: str
@@ -65,18 +65,18 @@ def origin_of(url: str) -> HttpOrigin | None:
 
 
 class HttpResponse(ValueObject, frozen=True):
-    """`headers` are by their names in lower case."""
+    """A response to a request. `headers` are by their names in lower case."""
 
     status: int
-    """100 to 599."""
+    """The status code, 100 to 599."""
     headers: dict[str, str]
     body: bytes
-    """All of it, as it was sent."""
+    """The whole body, as it was sent."""
 
 
 def encode_request(method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes = b"") -> bytes:
-    """The bytes of a request. `headers` say the host and the body's length, too. Raises `BadRequest` where a value
-    would end its line and begin one of its own."""
+    """The bytes of a request. `headers` must name the host and the body's length, too. Raises `BadRequest` where a
+    value has a line break or a zero byte in it."""
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers), "", ""]
     text, breaks = "\r\n".join(lines), len(lines) - 1
     if text.count("\r") != breaks or text.count("\n") != breaks or "\0" in text:
@@ -85,8 +85,8 @@ def encode_request(method: str, target: str, headers: Iterable[tuple[str, str]],
 
 
 class ResponseParser:
-    """Responses from the bytes of one connection. `on_response` is called with each one that is whole, and whether the
-    connection may carry another. The parser below calls the methods that begin with `on_`."""
+    """Reads responses from the bytes of one connection. `on_response` is called with each response that is whole, and
+    with whether the connection may carry another. httptools calls the methods that begin with `on_`."""
 
     def __init__(self, on_response: Callable[[HttpResponse, bool], None]) -> None:
         self._on_response = on_response
@@ -97,11 +97,11 @@ class ResponseParser:
         self._in_body = False
 
     def feed(self, data: bytes) -> None:
-        """Raises `HttpParserError` for what is no HTTP."""
+        """Read the next bytes. Raises `HttpParserError` for bytes that are no HTTP."""
         self._parser.feed_data(data)
 
     def end(self) -> None:
-        """No more bytes come. A response that says no length ends with its connection."""
+        """Note that no more bytes come. A response that says no length ends with its connection."""
         if self._in_body and not self._headers.keys() & _LENGTHS:
             self._complete(goes_on=False)
 

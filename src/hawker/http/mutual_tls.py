@@ -18,18 +18,20 @@ from hawker.log import bind
 from hawker.token_bucket import Allowance, TokenBuckets
 
 AUTHORITIES: Final = "# authorities\n"
-"""In a node's papers, between what it shows and whom it trusts."""
+"""The line in a node's papers between the key and certificate that it shows and the certificates of the authorities
+that it trusts."""
 HANDSHAKE_S = 10.0
 NEWCOMERS = Allowance(100.0, 500.0)
-"""Handshakes a second of one address, or /64 of IPv6: each takes a part of a millisecond of the event loop. Nodes keep
-their connections."""
+"""Handshakes of one IPv4 address, or /64 of IPv6: 100 a second, and 500 at once. Each takes a part of a millisecond of
+the event loop. Nodes keep their connections."""
 _MAX_HANDSHAKE_BYTES = 64 << 10
 _log = bind("hawker.tls")
 
 
 class MutualTls:
-    """`papers` are what this node shows, its key and certificate, and after `AUTHORITIES` whom it trusts, in PEM. They
-    are asked for each connection, since the cluster's keys may change. It may raise `OSError`."""
+    """TLS contexts from a node's papers. `papers` gives the key and the certificate that this node shows, and after
+    `AUTHORITIES` the authorities that it trusts, in PEM. It is called for each connection, since the cluster's keys may
+    change, and may raise `OSError`."""
 
     def __init__(self, papers: Callable[[], str]) -> None:
         self._papers = papers
@@ -37,7 +39,8 @@ class MutualTls:
         self._client = self._server = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def client(self) -> ssl.SSLContext:
-        """The name to be asked for is the other node's (`auth.node_certificate.name_of`)."""
+        """The context for connections to other nodes. The caller asks for the other node's name in the certificate
+        (`auth.node_certificate.name_of`)."""
         self._renew()
         return self._client
 
@@ -69,7 +72,8 @@ def _context(protocol: int, papers: str) -> ssl.SSLContext:
 
 
 class Handshake(asyncio.Protocol):
-    """Either end of a connection, until TLS is done: then `inner` is what the bytes go to, and `made` is called."""
+    """Either end of a connection, until its TLS handshake is done: then `inner` gets the bytes, and `made` is
+    called."""
 
     def __init__(
         self,
@@ -79,7 +83,7 @@ class Handshake(asyncio.Protocol):
         name: str | None = None,
         made: Callable[[], None] = lambda: None,
     ) -> None:
-        """`name` is the server's, for a client."""
+        """`name` is the server's name for a client, and None for a server."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=name is None, server_hostname=name)
         self._inner = inner
@@ -105,7 +109,7 @@ class Handshake(asyncio.Protocol):
             self._raw.abort()
 
     def hand_over(self, raw: asyncio.Transport) -> None:
-        """TLS is done."""
+        """Give the connection to `inner`: the handshake is done."""
         transport = TlsTransport(raw, self._tls, self._incoming, self._outgoing, self._inner)
         raw.set_protocol(transport)
         transport.begin()
@@ -173,7 +177,7 @@ def secured(
     inner: Callable[..., asyncio.BaseProtocol], tls: MutualTls, table: ConnectionTable
 ) -> Callable[..., asyncio.BaseProtocol]:
     """The protocol of a listener that lets in nodes of the cluster alone: `inner` is made for each connection, and
-    begins once TLS is done."""
+    begins once its TLS handshake is done."""
 
     newcomers = TokenBuckets(NEWCOMERS)
 

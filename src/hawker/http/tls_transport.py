@@ -11,7 +11,8 @@ from typing import Any
 
 _READ_BYTES = 1 << 16
 _MAX_CONTROL_BYTES = 64 * 1024
-"""Sent over a connection's life because TLS asked for it and not its protocol: some 2,000 changes of keys."""
+"""The most bytes that one connection sends, over its life, because TLS asked for them and not its protocol: some 2,000
+changes of keys."""
 
 
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
@@ -40,7 +41,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._error: Exception | None = None
 
     def begin(self) -> None:
-        """Serve: what came with the end of the handshake, too."""
+        """Begin to serve `inner`, also with the bytes that came with the end of the handshake."""
         self._inner.connection_made(self)
         self._take()
 
@@ -52,7 +53,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._take()
 
     def eof_received(self) -> bool:
-        """A client that leaves without a word has ended, too: HTTP knows what is missing by itself."""
+        """Take the end of a client's bytes. A client that ends without a last word of TLS has ended, too: HTTP itself
+        knows what is missing."""
         if not self._ended:
             self._end()
         return not self._closing
@@ -70,7 +72,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     # As the transport of `inner`.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """`ssl_object` is ours; all else is of the connection below."""
+        """`ssl_object` is that of this transport; all other information is of the connection below."""
         if name == "ssl_object":
             return self._tls
         return self._raw.get_extra_info(name, default)
@@ -94,7 +96,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._raw.pause_reading()
 
     def resume_reading(self) -> None:
-        """What was decrypted late is not read inside of this call: it may come from a reader that is reading."""
+        """Read on in the next turn of the event loop, not inside this call: the call may come from a reader that is
+        reading."""
         if self._paused:
             self._paused = False
             asyncio.get_running_loop().call_soon(self._read_on)
@@ -119,14 +122,15 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._raw.write(self._outgoing.read())
 
     def hold(self) -> None:
-        """`close` comes next: what is written now goes with our last word, in one packet."""
+        """Hold back what is written from now on: `close` comes next, and sends it with the last word of TLS in one
+        packet."""
         self._held = True
 
     def can_write_eof(self) -> bool:
         return True
 
     def write_eof(self) -> None:
-        """The client may go on: it is read."""
+        """End this side of the connection. The client may still send, and is read."""
         if not self._said_last and not self.is_closing():
             self._say_last()
             self._raw.write_eof()

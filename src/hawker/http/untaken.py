@@ -12,17 +12,19 @@ from contextlib import suppress
 from typing import Protocol
 
 UNTAKEN_S, CROWDED_S = 60.0, 15.0
-"""So long may nothing be taken: of a connection or a stream; of a stream that holds up the others of its connection."""
+"""Seconds in which a client may take nothing: of a connection or a stream; of a stream that holds up the others of its
+connection."""
 CROWD_BYTES, ROOM_BYTES = 1 << 20, 768 << 10
-"""So much may wait for one client of HTTP/2 on all of its streams; then nothing is added until it is less again."""
+"""Bytes that may wait for one client of HTTP/2 on all of its streams together. Above the first number nothing is added
+until no more than the second wait."""
 _LOOK_S, _ASK_S = 5.0, 30.0
 _TCP_INFO = struct.Struct("=24xI92xQ16xI")  # of `tcp_info`: packets under way, bytes acknowledged, bytes not sent yet
 _HEARD = struct.Struct("=24xI24xII")  # of `tcp_info`: packets under way, milliseconds since data, and acknowledgements
 
 
 def is_deaf(transport: asyncio.BaseTransport, for_s: float) -> bool:
-    """Whether something is on its way for which the client's kernel has had no word for so long: it is gone. One that
-    keeps its window shut is alive, and our kernel asks it by itself."""
+    """Whether bytes are on their way and the client's kernel has sent nothing for `for_s` seconds: the client is gone.
+    A client that keeps its window shut is alive, and our kernel asks it by itself."""
     told = _tcp_info(transport, _HEARD.size)
     if len(told) != _HEARD.size:
         return False
@@ -32,7 +34,7 @@ def is_deaf(transport: asyncio.BaseTransport, for_s: float) -> bool:
 
 
 class Untaken:
-    """Of one connection."""
+    """How long the client of one connection has taken nothing."""
 
     __slots__ = ("_acknowledged", "_ask_at", "_buffered", "_left", "_look_at", "_since", "on_its_way")
 
@@ -41,8 +43,8 @@ class Untaken:
         self.forget()
 
     def is_gone(self, transport: asyncio.Transport, now: float) -> bool:
-        """To be called now and then: whether it is deaf, also while nothing waits for it here. What is on its way has
-        been so for half a minute: something that was sent just now proves nothing."""
+        """To be called now and then: whether the client `is_deaf`, also while nothing waits for it here. The bytes on
+        their way have been so for half a minute: bytes that were sent just now prove nothing."""
         if now < self._ask_at:
             return False
         self._ask_at, left = now + _ASK_S, self._left
@@ -51,12 +53,13 @@ class Untaken:
         return left == self._left != -1 and is_deaf(transport, UNTAKEN_S)
 
     def forget(self) -> None:
-        """It takes what there is."""
+        """Begin anew: the client takes all that there is for it."""
         self._acknowledged, self._buffered, self._since, self._look_at = -1, 0, 0.0, 0.0
         self.on_its_way = False  # something was written that has not come there, at the last look
 
     def too_long(self, transport: asyncio.Transport, now: float) -> bool:
-        """To be called now and then while something waits for it."""
+        """To be called now and then while bytes wait for the client: whether it has taken nothing for `UNTAKEN_S`
+        seconds."""
         if now < self._look_at:
             return False
         self._look_at, buffered = now + _LOOK_S, transport.get_write_buffer_size()
@@ -88,27 +91,28 @@ def _tcp_info(transport: asyncio.BaseTransport, size: int) -> bytes:
 
 
 class Choked(Protocol):
-    """Who may have to wait before more is sent."""
+    """A sender that may have to wait before it sends more."""
 
     def tell_room(self) -> None:
-        """Whether that is so may have changed."""
+        """Tell the sender that there may now be room for more, or room no more."""
 
 
 class Waiting(Protocol):
-    """What waits to be sent in a session of HTTP/2."""
+    """The bytes that wait to be sent in a session of HTTP/2."""
 
     @property
     def waiting(self) -> int: ...
 
     def waiting_on(self, stream: int) -> int:
-        """So many bytes on this stream."""
+        """How many bytes wait on this stream."""
 
     def untaken(self, now: float, for_s: float, *, excused: bool) -> list[int]:
-        """Streams on which something waits and nothing has gone for so long."""
+        """The streams on which bytes wait and none has gone for `for_s` seconds."""
 
 
 class UntakenStreams:
-    """Of a connection of HTTP/2. While too much waits on its `streams` together they are `crowded`."""
+    """How long the client of an HTTP/2 connection has taken nothing of its streams. While too much waits on its
+    `streams` together they are `crowded`."""
 
     def __init__(self, session: Waiting, streams: Mapping[int, Choked]) -> None:
         self._session = session
@@ -117,8 +121,8 @@ class UntakenStreams:
         self.crowded = False
 
     def count(self) -> None:
-        """To be called when something was sent, or has gone. Who has the least waiting hears first of room: the others
-        would take all of it again and again."""
+        """To be called when bytes were sent, or have gone. The stream with the fewest waiting bytes hears first of
+        room: the others would take all of it again and again."""
         crowded = self._session.waiting > (ROOM_BYTES if self.crowded else CROWD_BYTES)
         if crowded is not self.crowded:
             self.crowded = crowded
@@ -127,8 +131,8 @@ class UntakenStreams:
                     stream.tell_room()
 
     def too_long(self, transport: asyncio.Transport, now: float, *, blocked: bool) -> bool:
-        """To be called now and then: whether the client takes nothing at all, or is gone. `blocked`: of what was
-        written it takes no more."""
+        """To be called now and then: whether the client takes nothing at all, or is gone. `blocked`: the connection
+        takes no more of the bytes that were written."""
         if self._connection.is_gone(transport, now):
             return True
         if blocked or self._session.waiting or transport.is_closing():
@@ -137,6 +141,7 @@ class UntakenStreams:
         return False
 
     def streams(self, now: float, *, blocked: bool) -> list[int]:
-        """To be called after that: those that the client leaves lying, while it could take of them."""
+        """To be called after `too_long`: the streams of which the client takes nothing, while it could take bytes of
+        them."""
         patience_s = CROWDED_S if self.crowded else UNTAKEN_S
         return self._session.untaken(now, patience_s, excused=blocked or self._connection.on_its_way)

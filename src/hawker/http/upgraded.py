@@ -11,7 +11,8 @@ from hawker.http.untaken import is_deaf
 
 
 class UpgradedConnection(WebSocketsSansIOProtocol):
-    """A WebSocket that began as an `IncomingConnection`, whose place it keeps. `turns` are those of its listener."""
+    """A WebSocket that began as an `IncomingConnection`, whose place in the table it keeps. `turns` are those of its
+    listener."""
 
     begun_as: Any = None
     certified = ""
@@ -45,8 +46,9 @@ class UpgradedConnection(WebSocketsSansIOProtocol):
         super().handle_events()
 
     def keepalive_timeout(self) -> None:
-        """Who rests answers no ping: a client whose reader is busy, or one whose answer lies behind what its command
-        has yet to read. Its kernel acknowledges the ping all the same."""
+        """Close the connection only if the client's kernel is silent, too. A client that rests answers no ping: its
+        reader may be busy, or its answer may lie behind what its command has yet to read. Its kernel acknowledges the
+        ping all the same."""
         if is_deaf(self.transport, self.ping_timeout or 0.0):
             super().keepalive_timeout()
         else:
