@@ -13,7 +13,7 @@ GATEWAY4 = IPv4Address("169.254.1.1")
 """The machines' IPv4 gateway, the same in every network and never seen outside of it."""
 
 PRIVATE = IPv6Network("fdaa::/16")
-"""All private networks."""
+"""The range of all private networks."""
 
 _PRIVATE = int(PRIVATE.network_address)
 _HOST_PART = 2
@@ -29,7 +29,8 @@ def network_prefix(network_id: int) -> IPv6Network:
 
 
 def private_ip(network_id: int, machine_id: MachineId) -> IPv6Address:
-    """48 bits of network, 56 of machine id, 8 zero, then 16 bits that a machine may use as it likes; ours is 2."""
+    """The machine's address: 48 bits of network, 56 of machine id, 8 zero, then 16 bits that a machine may use as it
+    likes; ours is 2."""
     host = int(machine_id, 16) << 24 | _HOST_PART
     return network_prefix(network_id)[host]
 
@@ -40,17 +41,18 @@ def machine_prefix(network_id: int, machine_id: MachineId) -> IPv6Network:
 
 
 def peer_ip(network_id: int, peer_id: MachineId) -> IPv6Address:
-    """Of a computer that comes in over WireGuard: as a machine's, but that bits 16 to 23 are 2."""
+    """The address of a computer that comes in over WireGuard: as a machine's, but that bits 16 to 23 are 2."""
     return network_prefix(network_id)[int(peer_id, 16) << 24 | _PEER_PART | _HOST_PART]
 
 
 def peer_prefix(network_id: int, peer_id: MachineId) -> IPv6Network:
-    """The /112 that leads to it."""
+    """The /112 that leads to the computer of this peer id."""
     return IPv6Network((peer_ip(network_id, peer_id), 112), strict=False)
 
 
 def network_resolver(network_id: int) -> IPv6Address:
-    """Where those ask for names who come in over WireGuard: what they may send to is in their network."""
+    """The resolver's address for computers that come in over WireGuard: they may only send to addresses in their
+    network."""
     return network_prefix(network_id)[_RESOLVER_PART]
 
 
@@ -60,17 +62,17 @@ def gateway(network_id: int) -> IPv6Address:
 
 
 def interface_prefix(node_id: NodeId) -> str:
-    """What every interface of a node begins with."""
+    """The first characters of the name of every interface of a node."""
     return f"hw{node_id[:4]}"
 
 
 def mesh_name(node_id: NodeId) -> str:
-    """The node's end of the tunnels to other hosts."""
+    """The name of the node's end of the tunnels to other hosts."""
     return f"{interface_prefix(node_id)}m"
 
 
 def peers_name(node_id: NodeId) -> str:
-    """The node's end of people's tunnels."""
+    """The name of the node's end of people's tunnels."""
     return f"{interface_prefix(node_id)}p"
 
 
@@ -79,20 +81,21 @@ def bridge_prefix(node_id: NodeId) -> str:
 
 
 def bridge_name(node_id: NodeId, network_id: int) -> str:
-    """14 of the 15 characters that the kernel allows; seven of base32 hold the whole network id."""
+    """The name of the network's bridge: 14 of the 15 characters that the kernel allows; seven of base32 hold the whole
+    network id."""
     encoded = base64.b32encode(network_id.to_bytes(4, "big")).decode().rstrip("=").lower()
     return bridge_prefix(node_id) + encoded
 
 
 def network_of(bridge: str) -> int:
-    """The network id that `bridge_name` wrote into the name."""
+    """The network id that `bridge_name` wrote into the bridge's name."""
     encoded = bridge[len(bridge_prefix(NodeId("0000"))) :].upper()
     return int.from_bytes(base64.b32decode(encoded + "=" * (-len(encoded) % 8)), "big")
 
 
 def veth_name(node_id: NodeId, machine_id: MachineId) -> str:
-    """The host's end of a machine's link: for people to read. Two machines may get the same, so nothing looks a
-    machine up by it."""
+    """The name of the host's end of a machine's link: for people to read. Two machines may get the same name, so
+    nothing looks a machine up by it."""
     return f"{interface_prefix(node_id)}v{machine_id[:8]}"
 
 
@@ -102,8 +105,9 @@ def spare_veth_name(node_id: NodeId) -> str:
 
 
 def bridge_mac(network_id: int) -> str:
-    """Fixed, because a bridge without one takes that of a port and changes it when the port goes. The same on every
-    host: a suspended machine that goes on at another one still believes that its gateway has this one."""
+    """The bridge's link address. Fixed, because a bridge without one takes that of a port and changes it when the port
+    goes. The same on every host: a suspended machine that goes on at another host still believes that its gateway has
+    this address."""
     return _mac(bytes([2, 0]) + network_id.to_bytes(4, "big"))
 
 

@@ -78,12 +78,12 @@ def frame_table(node_id: NodeId) -> str:
 
 
 def frame_rules(node_id: NodeId) -> str:
-    """What `nft -f` reads. Applying it again changes nothing, and keeps the sets."""
+    """The table of rules for `nft -f`. Applying it again changes nothing, and keeps the sets."""
     return _RULES.format(table=frame_table(node_id), prefix=interface_prefix(node_id))
 
 
 def look_up_frames(node_id: NodeId) -> NetlinkRequest:
-    """Answered with the table; ENOENT when it is not there."""
+    """A request that the kernel answers with the table; ENOENT when the table is not there."""
     return nft_messages.look_up_table(frame_table(node_id), BRIDGE)
 
 
@@ -102,12 +102,12 @@ def forget(rules: NetlinkSocket, node_id: NodeId, index: int, plan: NetworkPlan)
 
 
 def senders(rules: NetlinkSocket, node_id: NodeId) -> frozenset[int]:
-    """The ends of links that may send."""
+    """The indexes of the links' ends on the host that may send."""
     return frozenset(_index_of(element) for element in _listed(rules, node_id, [_LINKS]))
 
 
 def forget_gone(rules: NetlinkSocket, node_id: NodeId, there: Iterable[int]) -> None:
-    """Whatever is not about one of these ends of links."""
+    """Remove from the sets every element that is not about one of the ends of links that are `there`."""
     known = frozenset(there)
     for element in _listed(rules, node_id, [_LINKS, _IPV4, _PREFIXES, _LOCALS]):
         if _index_of(element) not in known:

@@ -20,7 +20,8 @@ _log = bind("hawker.host")
 
 
 class AppArmor(ValueObject, frozen=True):
-    """`root` is where the host's /sys is; `parser` the program that gives profiles to the kernel."""
+    """The profile of one node's containers. `root` is the directory with the host's /sys; `parser` is the program that
+    gives profiles to the kernel."""
 
     node_id: NodeId
     root: Path = Path("/")
@@ -43,7 +44,8 @@ class AppArmor(ValueObject, frozen=True):
         return ""
 
     def load(self) -> str:
-        """The profile's name; "" where containers have none, which is logged where the host could have one."""
+        """Give the profile to the kernel. Returns its name; "" where containers have none, which is logged where the
+        host could have one."""
         if lack := self.lack():
             if (self.root / _ENABLED).exists():
                 _log.warning("containers have no AppArmor profile", extra={"reason": lack})
@@ -54,7 +56,8 @@ class AppArmor(ValueObject, frozen=True):
         return self.name
 
     def remove(self) -> None:
-        """Processes that still have it are confined no more: there must be none. Idempotent."""
+        """Remove the profile from the kernel. Processes that still have it are confined no more: there must be none.
+        Idempotent."""
         if self.lack() or not self._is_loaded():
             return
         if refused := self._parse("--remove", f"profile {self.name} {{ }}\n"):
@@ -92,13 +95,14 @@ _UNCHANGED = (
     *("/proc/sys/[^k]**", "/proc/sys/k[^e]**", "/proc/sys/kernel/[^s]**", "/proc/sys/kernel/s[^h]**"),
     *("/sys/[^f]*/**", "/sys/f[^s]*/**", "/sys/fs/[^c]*/**", "/sys/fs/c[^g]*/**", "/sys/fs/cg[^r]*/**"),
 )
-"""All but /proc/sys/kernel/shm*, which are of the machine's own namespace, and the control groups, which are mounted so
-that they cannot be written to."""
+"""Files that no process may write to: all of /proc and /sys but those of processes, /proc/sys/kernel/shm*, which are of
+the machine's own namespace, and the control groups, which are mounted so that they cannot be written to."""
 
 
 def profile_text(name: str) -> str:
-    """A process may do what a process can, but change what the kernel shows of the host, mount, and look into or signal
-    what is not of the node's machines. Machines of a node are kept from each other by their namespaces."""
+    """The profile's text. A process may do what any process can, except: change what the kernel shows of the host,
+    mount, and look into or signal processes that are not of the node's machines. Machines of a node are kept from each
+    other by their namespaces."""
     return "\n".join(
         (
             f"profile {name} flags=(attach_disconnected,mediate_deleted) {{",

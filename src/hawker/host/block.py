@@ -37,8 +37,8 @@ def filesystem_of(file: Path) -> str:
 
 @contextmanager
 def attach_loop(file: Path, *, writable: bool = False) -> Iterator[str]:
-    """A loop device over `file`, by path; read-only unless told. It is released when the block is left and nothing has
-    mounted it, or else with the last mount."""
+    """A loop device over `file`, by path; read-only unless `writable`. It is released when the block is left and
+    nothing has mounted it, or else with the last mount."""
     backing = os.open(file, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
     try:
         device, path = _configure_free(backing, _LO_AUTOCLEAR if writable else _LO_READ_ONLY | _LO_AUTOCLEAR)
@@ -52,8 +52,9 @@ def attach_loop(file: Path, *, writable: bool = False) -> Iterator[str]:
 
 @contextmanager
 def held_loop(file: Path) -> Iterator[str | None]:
-    """The loop device over `file`, by path, or None. It stays over this file until the block is left: one whose last
-    mount ends is let go at once, and may be over another file before a caller that knows its path comes to use it."""
+    """The loop device over `file`, by path, or None. It stays over this file until the block is left: a device whose
+    last mount ends is let go at once, and may be over another file before a caller that knows its path comes to use
+    it."""
     held = _hold(file)
     if held is None:
         yield None
@@ -80,7 +81,7 @@ def _hold(file: Path) -> tuple[int, str] | None:
 
 
 def loops(below: Path) -> list[tuple[str, Path]]:
-    """Loop devices over files below a path, each with its file."""
+    """The loop devices over files below a path, each with its file."""
     found = []
     for backing in sorted(_SYS_BLOCK.glob("loop*/loop/backing_file")):
         with suppress(OSError):  # detached meanwhile
@@ -91,7 +92,7 @@ def loops(below: Path) -> list[tuple[str, Path]]:
 
 
 def detach_loop(device: str) -> None:
-    """Let go of its file, once its last mount is gone. No error when it has none."""
+    """Let a loop device go of its file, once its last mount is gone. No error when the device has no file."""
     fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.ioctl(fd, _LOOP_CLR_FD)

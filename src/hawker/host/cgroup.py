@@ -32,25 +32,26 @@ _NO_LIMIT = 1 << 60  # bytes; v1 says so many where it means none
 
 
 class CgroupUsage(ValueObject, frozen=True):
-    """Counted since the group was made, but for memory and processes, which are as they are now."""
+    """What a control group has used since it was made; memory and processes are as they are now."""
 
     cpu_s: float
     """Seconds of cpu, of all cpus together."""
     memory_bytes: int
-    """With the pages of files that the kernel could drop."""
+    """Bytes of memory, with the pages of files that the kernel could drop."""
     pids: int
-    """Processes and threads."""
+    """The number of processes and threads."""
     working_set_bytes: int = 0  # memory less the files' pages that the kernel would drop first
     memory_limit_bytes: int | None = None  # None: no limit
     oom_kills: int = 0  # processes that the memory limit ended
     throttled_s: float = 0.0  # how long it was held back for having used its cpu
     read_bytes: int | None = None  # from disks; None where the kernel does not count it
     written_bytes: int | None = None
-    """To disks; None where the kernel does not count it."""
+    """Bytes written to disks; None where the kernel does not count them."""
 
 
 def read_usage(read: ReadFile, optional: ReadFile, *, unified: bool) -> CgroupUsage:
-    """`optional` gives "" where `read` raises: not all kernels have all files."""
+    """The usage of a control group, from its files. `optional` gives "" where `read` raises: not all kernels have all
+    files. `unified`: the files are of v2."""
     return _read_v2(read, optional) if unified else _read_v1(read, optional)
 
 
@@ -109,7 +110,7 @@ def _io_service(text: str) -> tuple[int | None, int | None]:
 
 
 def read_flat(text: str) -> dict[str, int]:
-    """The kernel's "flat keyed" files: a name and a number on each line."""
+    """The numbers by name of one of the kernel's "flat keyed" files: a name and a number on each line."""
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
 
@@ -119,8 +120,8 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)  # the last is a file that w
 
 
 def freeze(group: Path) -> bool:
-    """Begin to hold the group still, or go on with it; whether all of it is. A process in the middle of a call that
-    cannot be interrupted takes a moment. Raises `NotFound` when there is no such group."""
+    """Begin to hold the group still, or go on with it. Returns whether all of it is held. A process in the middle of a
+    call that cannot be interrupted takes a moment. Raises `NotFound` when there is no such group."""
     try:
         _tell(group, "FROZEN" if _is_v1(group) else "1")
     except OSError as error:
@@ -129,15 +130,15 @@ def freeze(group: Path) -> bool:
 
 
 def thaw(group: Path) -> None:
-    """No error when it is not frozen, or not there."""
+    """Let the group go on. No error when it is not frozen, or not there."""
     with unless_gone():
         _tell(group, "THAWED" if _is_v1(group) else "0")
 
 
 @contextmanager
 def unless_gone() -> Iterator[None]:
-    """No error when a control group's file is not there, or goes away between its opening and its use: another who
-    ends the same machine was faster."""
+    """Within the block it is no error when a control group's file is not there, or goes away between its opening and
+    its use: another caller that ends the same machine was faster."""
     try:
         yield
     except OSError as error:
@@ -146,7 +147,7 @@ def unless_gone() -> Iterator[None]:
 
 
 def is_frozen(group: Path) -> bool:
-    """Whether all of it is held still. False for one that is not there."""
+    """Whether the whole group is held still. False for a group that is not there."""
     try:
         if _is_v1(group):
             return (group / _V1).read_text().strip() == "FROZEN"
@@ -172,7 +173,8 @@ _CLONE = 1
 
 
 def machines_below(mount: Path, parent: str) -> list[str]:
-    """The names of what is in the directory `parent` below what is mounted at `mount`; none where it cannot be seen."""
+    """The names in the directory `parent` below the file system that is mounted at `mount`, which hides it; none where
+    it cannot be seen."""
     with _below(mount) as place:
         with suppress(OSError):
             return sorted(os.listdir(f"{place}/{parent}"))
@@ -180,7 +182,7 @@ def machines_below(mount: Path, parent: str) -> list[str]:
 
 
 def remove_below(mount: Path, parent: str, name: str) -> None:
-    """Remove `name` there, and `parent` when it was the last."""
+    """Remove the directory `name` in the hidden directory `parent`, and `parent` when `name` was its last."""
     with _below(mount) as place:
         if place is not None and os.path.isdir(f"{place}/{parent}/{name}"):
             remove_tree(Path(place, parent, name))
@@ -234,14 +236,14 @@ class Hierarchies(ValueObject, frozen=True):
         return tree
 
     def trees(self) -> list[Path]:
-        """Each tree in which the runtime makes a machine's group."""
+        """The trees in each of which the runtime makes a machine's group."""
         if self.v1:
             return sorted(set(self.v1.values()))
         return [self.v2] if self.v2 else []
 
 
 def find_hierarchies(mounted: Iterable[MountEntry]) -> Hierarchies:
-    """From the list of mounts. A v1 tree is known by the controllers among its filesystem options."""
+    """The trees in a list of mounts. A v1 tree is known by the controllers among its filesystem options."""
     v1: dict[str, Path] = {}
     v2: Path | None = None
     for mount in mounted:
@@ -253,7 +255,7 @@ def find_hierarchies(mounted: Iterable[MountEntry]) -> Hierarchies:
 
 
 class Cgroups:
-    """The groups of one node. Blocking only in `kill`, and there bounded."""
+    """The control groups of one node's machines. Only `kill` blocks, and it is bounded."""
 
     def __init__(self, node_id: NodeId, hierarchies: Hierarchies) -> None:
         self._parent = f"hawker-{node_id[:4]}"
@@ -267,7 +269,7 @@ class Cgroups:
         return self.hierarchies.layout
 
     def path_of(self, machine_id: MachineId) -> str:
-        """Within each tree; what the runtime is told."""
+        """The path of the machine's group within each tree; the runtime is told this path."""
         return f"/{self._parent}/{machine_id}"
 
     def group(self, controller: str, machine_id: MachineId) -> Path:
@@ -276,11 +278,11 @@ class Cgroups:
         return self.tree(controller) / self._parent / machine_id
 
     def tree(self, controller: str) -> Path:
-        """Raises `NotFound` when no tree has it."""
+        """The tree that has the controller. Raises `NotFound` when no tree has it."""
         return self.hierarchies.of(controller)
 
     def has(self, controller: str) -> bool:
-        """In v2 every controller is in the one tree, as is the freezer."""
+        """Whether a tree has the controller. In v2 the one tree has every controller, and the freezer too."""
         return self._unified or controller in self.hierarchies.v1
 
     def oom_kills(self, machine_id: MachineId) -> int:
@@ -292,7 +294,7 @@ class Cgroups:
             return 0
 
     def usage(self, machine_id: MachineId) -> CgroupUsage:
-        """Raises `NotFound` when the machine has no group."""
+        """The usage of the machine's group. Raises `NotFound` when the machine has no group."""
         read, optional = partial(self._read, machine_id), partial(self._read_optional, machine_id)
         return read_usage(read, optional, unified=self._unified)
 
@@ -303,7 +305,8 @@ class Cgroups:
         return there or machine_id in self._below
 
     def list(self) -> list[MachineId]:
-        """Every machine with a group in any tree, or with what an older runtime left below the mount of v2."""
+        """Every machine with a group in any tree, or with directories that an older runtime left below the mount of
+        v2."""
         if self._hidden is not None:
             self._below = frozenset(machines_below(self._hidden, self._parent))
         found = set(self._below)
@@ -313,13 +316,15 @@ class Cgroups:
         return [MachineId(name) for name in sorted(found)]
 
     def is_lost(self, machine_id: MachineId) -> bool:
-        """Whether a running machine is outside of its group, be it that the group was removed."""
+        """Whether a running machine is outside of its group in a tree that limits it, for example because the group was
+        removed."""
         own = Path(self._parent) / machine_id
         return not all(is_populated(tree / own) for tree in self._limiting())
 
     def gather(self, machine_id: MachineId, bounds: Bounds, pids: Iterable[int], devices: Iterable[str] = ()) -> None:
-        """Put these processes of a running machine into a group with these bounds, and rules for more devices than the
-        usual ones, made where it is missing. Raises `WrongState` where only the runtime can make the whole of it."""
+        """Put these processes of a running machine into its group, which is made where it is missing, with these bounds
+        and with rules for more devices than the usual ones. Raises `WrongState` where only the runtime can make the
+        whole group."""
         if self._unified:
             text = f"the device rules of machine {machine_id} went with its control group: restart it"
             raise WrongState(text)
@@ -332,8 +337,8 @@ class Cgroups:
         }
 
     def kill(self, machine_id: MachineId) -> None:
-        """End every process of the group and return once they are dead. Raises `Unavailable` when they will not die.
-        In v1, whoever is frozen does not even die."""
+        """End every process of the group and return once they are dead. Raises `Unavailable` when they will not die. In
+        v1 a frozen process does not even die, so the group is thawed first."""
         if self.has("freezer"):
             thaw(self.group("freezer", machine_id))
         for tree in self.hierarchies.trees():

@@ -20,10 +20,11 @@ _SPARE = 8 * _MIB  # below this a group has no room to move, and the next page m
 
 
 class MemoryUse(ValueObject, frozen=True):
-    """In bytes. `caches` are the part of `used` that the kernel can drop: copies of what is on the disk."""
+    """The memory of a control group, in bytes. `caches` are the part of `used` that the kernel can drop: copies of what
+    is on the disk."""
 
     limit: int
-    """What the group may have; where it has no limit, as much as it has."""
+    """The bytes that the group may have; where v2 says that it has no limit, as much as it has."""
     used: int
     caches: int
 
@@ -33,7 +34,7 @@ class MemoryUse(ValueObject, frozen=True):
 
 
 def read_use(group: Path) -> MemoryUse:
-    """Raises `NotFound` when there is no such group."""
+    """The memory of the control group now. Raises `NotFound` when there is no such group."""
     v1 = _is_v1(group)
     try:
         limit = (group / (_V1 if v1 else _V2)).read_text().strip()
@@ -47,8 +48,8 @@ def read_use(group: Path) -> MemoryUse:
 
 
 def set_limit(group: Path, limit: int, swap: int) -> None:
-    """Bytes, of memory and of swap beside it. Raises `WrongState` when more is in use than would be left, and changes
-    nothing then: no process is ended for it."""
+    """Set the limits in bytes: of memory, and of swap beside it. Raises `WrongState` when more is in use than would be
+    left, and changes nothing then: no process is ended for it."""
     use = read_use(group)
     least = use.used - use.caches + _SPARE
     if limit < min(least, use.limit):
@@ -68,8 +69,8 @@ def set_limit(group: Path, limit: int, swap: int) -> None:
 
 
 def reclaim(group: Path, amount: int) -> int:
-    """Ask the kernel to drop so many bytes of caches; how many fewer are used now. v1 cannot be told how many: it drops
-    what it can, unless nothing was asked for."""
+    """Ask the kernel to drop `amount` bytes of caches. Returns how many bytes fewer are used now. v1 cannot be told how
+    many: it drops what it can, unless `amount` is 0 or less."""
     before = read_use(group)
     if amount <= 0:
         return 0

@@ -10,14 +10,15 @@ from hawker.value_object import ValueObject
 
 _DEVICES = ("c *:* m", "b *:* m", "c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 rwm", "c 1:9 rwm", "c 5:0 rwm",
             "c 5:2 rwm", "c 136:* rwm")  # fmt: skip
-"""Nodes of any kind may be made; only the harmless ones can be used: null, zero, full, random, urandom, terminals."""
+"""Rules for devices: nodes of any kind may be made; only the harmless ones can be used: null, zero, full, random,
+urandom, terminals."""
 _INHERITED = ("cpuset.cpus", "cpuset.mems")  # empty in a new group, and nobody can join it then
 
 
 class Bounds(ValueObject, frozen=True):
-    """What limits a machine: in each `cpu_period_us` microseconds it may run for `cpu_quota_us`, all cpus together, -1
-    for no limit; `cpu_shares` is its weight (1024: one cpu's); `memory_bytes` is without swap, `swapped_bytes` with it;
-    `pids` is how many processes and threads it may have."""
+    """The limits of a machine: in each `cpu_period_us` microseconds it may run for `cpu_quota_us`, all cpus together,
+    -1 for no limit; `cpu_shares` is its weight (1024: one cpu's); `memory_bytes` is without swap, `swapped_bytes` with
+    it; `pids` is how many processes and threads it may have."""
 
     cpu_period_us: int
     cpu_quota_us: int
@@ -31,7 +32,7 @@ def restore_group(
     trees: Iterable[Path], group: Path, bounds: Bounds, pids: Iterable[int], devices: Iterable[str] = ()
 ) -> None:
     """Make `group`, relative to each tree, with its bounds, then put the processes into it. `devices` are rules for
-    more of them, as in "c 10:200 rw". Idempotent; a process that has ended meanwhile is no error."""
+    more devices, as in "c 10:200 rw". Idempotent; a process that has ended meanwhile is no error."""
     groups = [tree / group for tree in trees]
     for each in groups:
         for directory in (each.parent, each):
@@ -72,7 +73,7 @@ def _write(file: Path, value: str) -> None:
 
 
 def is_populated(group: Path) -> bool:
-    """Whether the group is there and some process is in it; in v2, or in a group below it."""
+    """Whether the group is there and has a process; in v2 a process of a group below it counts, too."""
     try:
         if (group / "cgroup.events").exists():
             return "populated 1" in (group / "cgroup.events").read_text().splitlines()

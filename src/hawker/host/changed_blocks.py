@@ -24,7 +24,7 @@ from hawker.value_object import ValueObject
 
 BLOCK_BYTES = 64 << 10
 _MOST = 1 << 18
-"""Changed blocks that are remembered, 16 GiB of them; with more than that it is lost."""
+"""The most changed blocks that are remembered, 16 GiB of them; with more the tracker is `lost`."""
 
 SECTOR_BYTES = 512
 _SECTORS = BLOCK_BYTES // SECTOR_BYTES
@@ -44,12 +44,12 @@ _UNKNOWN = frozenset(
 
 
 class BlockRange(ValueObject, frozen=True, order=True):
-    """Blocks of `BLOCK_BYTES`, from the first on."""
+    """A range of blocks of `BLOCK_BYTES`, from the block `first` on."""
 
     first: int
     """The number of the block, from 0."""
     count: int
-    """1 or more."""
+    """The number of blocks, 1 or more."""
 
     @property
     def end(self) -> int:
@@ -57,7 +57,7 @@ class BlockRange(ValueObject, frozen=True, order=True):
 
 
 def spans_of(blocks: Iterable[int]) -> tuple[BlockRange, ...]:
-    """In order, as few as there can be."""
+    """The blocks as ranges, in order, as few as there can be."""
     found = list[BlockRange]()
     for block in sorted(blocks):
         if found and found[-1].end == block:
@@ -68,12 +68,13 @@ def spans_of(blocks: Iterable[int]) -> tuple[BlockRange, ...]:
 
 
 def blocks_of(sector: int, count: int) -> range:
-    """The blocks with any of these sectors of `SECTOR_BYTES`."""
+    """The blocks that have any of these `count` sectors of `SECTOR_BYTES`."""
     return range(sector // _SECTORS, (sector + count - 1) // _SECTORS + 1)
 
 
 class ChangedBlocks:
-    """`device` is the loop device over `file`. A mark is a moment: what was seen to change since then is told."""
+    """The changed blocks of one file. `device` is the loop device over `file`. A mark is a moment: `since` tells what
+    was seen to change since then."""
 
     def __init__(self, root: int, ring: Path, device: str, file: Path) -> None:
         self._root = root
@@ -91,7 +92,8 @@ class ChangedBlocks:
         self._pipe = os.open(ring / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def since(self, mark: int) -> tuple[int, tuple[BlockRange, ...]] | None:
-        """A mark of now, and what changed since the one that is given, 0 for all; None once it is lost."""
+        """A mark of now, and the blocks that changed since the given mark, 0 for all that changed since tracking began;
+        None once the tracker is `lost` or closed."""
         with self._taking:
             if self._closed:
                 return None
@@ -109,7 +111,7 @@ class ChangedBlocks:
             return self._mark, changed
 
     def empty(self) -> bool:
-        """The ring, which is small: what it tells is remembered. False once it is lost."""
+        """Empty the kernel's ring, which is small, and remember what it tells. False once the tracker is `lost`."""
         with self._taking:
             if not self._closed:
                 self._drain()
@@ -182,8 +184,8 @@ def track(
     name: str,
     begin: Callable[[int, Path, str, Path], ChangedBlocks] = ChangedBlocks,
 ) -> ChangedBlocks | None:
-    """From now on. None where the kernel has no trace of block requests, or does not let us have one. `name` is of one
-    volume of this node."""
+    """Begin to track the changed blocks of `file`, from now on. None where the kernel has no trace of block requests,
+    or does not let us have one. `name` is of one volume of this node."""
     try:
         root = detached_mount("tracefs", "tracefs", options={})
     except OSError as error:
@@ -203,8 +205,8 @@ def track(
 
 
 def close_left_over(node: str, but: Collection[str]) -> list[str]:
-    """Remove the rings of this node that a daemon left when it was killed, but those of these names; which there
-    were."""
+    """Remove the rings of this node that a daemon left when it was killed, except those named in `but`. Returns the
+    names of the removed rings."""
     names = {ring: ring.removeprefix(f"{_NAME}{node}-") for ring in rings()}
     left = [ring for ring, name in names.items() if name not in (ring, *but)]
     for ring in left:
@@ -227,7 +229,7 @@ def rings() -> list[str]:
 
 
 def remove_ring(ring: str) -> None:
-    """One that `rings` names. Raises `OSError`."""
+    """Remove a ring that `rings` names. Raises `OSError`."""
     root = detached_mount("tracefs", "tracefs", options={})
     try:
         with _turn(root):

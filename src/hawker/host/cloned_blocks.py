@@ -21,9 +21,9 @@ _COMPARED_BYTES = 1 << 30  # at once: of more extents than are looked at in it, 
 
 
 class ClonedBlocks:
-    """`clones` is a directory of the file's own, on its file system; it goes with `close`. While the disk has less than
-    `floor_bytes` beside what the file takes, which every block that is written anew may come to take once more, nothing
-    is told."""
+    """The changed blocks of one file, from clones of it. `clones` is a directory of the file's own, on its file system;
+    it goes with `close`. Nothing is told while the disk has less free space than what the file takes, which every block
+    that is written anew may come to take once more, and `floor_bytes` beside it."""
 
     def __init__(self, file: Path, clones: Path, floor_bytes: int) -> None:
         self._file = file
@@ -37,8 +37,8 @@ class ClonedBlocks:
         clones.mkdir(parents=True, mode=0o700)
 
     def since(self, mark: int) -> tuple[int, tuple[BlockRange, ...]] | None:
-        """A mark of now, and what changed since the one that is given; 0 for a first mark. None for one that is not
-        known any more. The first mark, the newest one and the one before it are known."""
+        """A mark of now, and the blocks that changed since the given mark; 0 for a first mark. None for a mark that is
+        not known any more. The first mark, the newest one and the one before it are known."""
         with self._taking:
             if self._closed or not self._has_room():
                 return None
@@ -56,7 +56,7 @@ class ClonedBlocks:
             return now, changed
 
     def empty(self) -> bool:
-        """Nothing has to be remembered meanwhile."""
+        """Does nothing: between two marks nothing has to be remembered. False once it is closed."""
         return not self._closed
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class ClonedBlocks:
 
 
 def remove_clones(clones: Path) -> None:
-    """Also those that a daemon left when it was killed."""
+    """Remove the directory with its clones, also those that a daemon left when it was killed."""
     if clones.is_dir():
         for each in clones.iterdir():
             each.unlink(missing_ok=True)

@@ -21,11 +21,12 @@ from hawker.host.extents import LAST, Extent, differing, told_extents
 _UNWRITTEN, _MERGED = 0x800, 0x1000
 _END = (1 << 63) - 1
 MOST_EXTENTS = 1 << 16
-"""Of a file in more pieces nothing is told."""
+"""The most extents that a file may have; of a file with more nothing is told."""
 
 
 class DiskBlocks(ChangedBlocks):
-    """`file` lies on the disk `device`, whose file system begins at the byte `begins`. Raises `OSError`."""
+    """The changed blocks of `file`, which lies on the disk `device`, whose file system begins at the byte `begins`.
+    Raises `OSError`."""
 
     def __init__(self, root: int, ring: Path, device: str, file: Path, begins: int) -> None:
         self._opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
@@ -94,7 +95,8 @@ def _shift(logical: int, physical: int, flags: int) -> int | None:
 
 
 def track_on_disk(file: Path, node: str, name: str) -> ChangedBlocks | None:
-    """From now on. None where the disk below the file cannot be told or traced: see `track`."""
+    """Begin to track the changed blocks of `file`, from now on. None where the disk below the file cannot be told or
+    traced: see `track`."""
     found = _disk_of(file)
     if found is None:
         return None

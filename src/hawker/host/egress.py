@@ -40,7 +40,7 @@ METADATA = {
     "fd00:42::42/128": "Scaleway over IPv6: scaleway.com/docs/instances, How to use the metadata API",
     "fe80::/10": "link-local (RFC 4291): OpenStack over IPv6",
 }
-"""What clouds tell an instance, credentials among it; each with where it is written."""
+"""Networks at which clouds tell an instance its metadata, credentials among it; each with the page that says so."""
 
 PRIVATE = {
     "10.0.0.0/8": "RFC 1918",
@@ -50,21 +50,22 @@ PRIVATE = {
     "fc00::/7": "RFC 4193: unique local addresses",
     "64:ff9b:1::/48": "RFC 8215: local translation of addresses",
 }
-"""Networks that are somebody's own; one word of the setting `egress_allow` means all of them."""
+"""Networks that are somebody's own, each with its source; one word of the setting `egress_allow` means all of them."""
 
 _TRANSLATED = IPv6Network("64:ff9b::/96")  # RFC 6052: a NAT64 sends what comes for 64:ff9b::A on to the IPv4 address A
 _BITS_BEFORE_IPV4 = 96
 
 
 class EgressPlan(ValueObject, frozen=True):
-    """`withheld`: no two overlap. `resolvers` answer at port 53, wherever they are."""
+    """Where a node's machines may not send. `withheld`: no two networks overlap. `resolvers` answer at port 53,
+    wherever they are."""
 
     withheld: tuple[Network, ...]
     resolvers: tuple[IPv4Address | IPv6Address, ...] = ()
 
 
 def parse_allowed(texts: Iterable[str]) -> tuple[Network, ...]:
-    """The setting `egress_allow`: networks, addresses, and the word `private`. Raises `ValueError`."""
+    """The networks in the setting `egress_allow`: networks, addresses, and the word `private`. Raises `ValueError`."""
     words = [word for text in texts for word in (PRIVATE if text == PRIVATE_NETWORKS else (text,))]
     return tuple(map(ip_network, words))
 
@@ -72,8 +73,8 @@ def parse_allowed(texts: Iterable[str]) -> tuple[Network, ...]:
 def plan_egress(
     connected: Iterable[Network], members: Iterable[str], allowed: Sequence[Network], resolvers: Iterable[str] = ()
 ) -> EgressPlan:
-    """`connected` are the networks that the host is in; `members` and `resolvers` are addresses, of which names are
-    left out."""
+    """The plan for these networks. `connected` are the networks that the host is in; `members` and `resolvers` are
+    addresses; names among them are left out."""
     exact = [*map(ip_network, METADATA), *(ip_network(each) for each in members if _is_address(each))]
     wide = [*map(ip_network, PRIVATE), *connected]
     narrow = [each for each in allowed if any(_within(each, point) for point in exact)]
@@ -85,7 +86,7 @@ def plan_egress(
 
 
 def exposed_metadata(allowed: Iterable[Network]) -> list[Network]:
-    """Which of what an operator allows is where clouds keep metadata."""
+    """The networks that an operator allows and that have addresses where clouds keep metadata."""
     return [each for each in allowed if any(_within(each, ip_network(point)) for point in METADATA)]
 
 
@@ -154,7 +155,7 @@ table inet {table} {{
 """
 
 WITHHELD = "withheld"
-"""The counter of packets that were dropped."""
+"""The name of the counter of packets that were dropped."""
 
 
 def egress_table(node_id: NodeId) -> str:
@@ -168,7 +169,7 @@ def egress_mark(plan: EgressPlan) -> str:
 
 
 def egress_rules(node_id: NodeId, plan: EgressPlan) -> str:
-    """What `nft -f` reads, whole or not at all."""
+    """The rules of the plan for `nft -f`, which applies them whole or not at all."""
     return _RULES.format(
         table=egress_table(node_id),
         mark=egress_mark(plan),
@@ -188,8 +189,8 @@ def _elements(items: Iterable[object]) -> str:
 
 
 class Egress:
-    """What is to be withheld from one node's machines, worked out anew when asked: hosts move between networks, and
-    members come and go. `connected` and `resolvers` read the host."""
+    """The networks to which one node's machines may not send, worked out anew at each call of `plan`: hosts move
+    between networks, and members come and go. `connected` and `resolvers` read the host."""
 
     def __init__(
         self,

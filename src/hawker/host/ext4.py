@@ -35,17 +35,18 @@ _VALID, _ERRORS = 0x1, 0x2
 
 
 class Superblock(ValueObject, frozen=True):
-    """Counts are in blocks; `overhead` is what the filesystem keeps for itself, 0 where it does not say. `whole` unless
-    it must be checked before it is mounted: it was seen damaged, or was not unmounted and has no journal."""
+    """The superblock of an ext4 filesystem. Counts are in blocks; `overhead` is what the filesystem keeps for itself, 0
+    where it does not say. `whole` unless it must be checked before it is mounted: it was seen damaged, or was not
+    unmounted and has no journal."""
 
     block_size: int
-    """Bytes: a power of two from 1024 to 65536."""
+    """The size of a block in bytes: a power of two from 1024 to 65536."""
     blocks: int
-    """All of the filesystem."""
+    """The number of all blocks of the filesystem."""
     blocks_free: int
-    """With those that are reserved."""
+    """The number of free blocks, with those that are reserved."""
     blocks_reserved: int
-    """For root alone."""
+    """The number of blocks that are reserved for root."""
     overhead: int
     whole: bool
 
@@ -55,7 +56,7 @@ class Superblock(ValueObject, frozen=True):
 
 
 def parse_superblock(raw: bytes) -> Superblock | None:
-    """From `LENGTH` bytes; None when it is not one, or one that contradicts itself."""
+    """The superblock in `LENGTH` bytes; None when they are none, or contradict themselves."""
     if len(raw) < LENGTH or struct.unpack_from("<H", raw, 56)[0] != _MAGIC:
         return None
     (log_block,) = struct.unpack_from("<I", raw, 24)
@@ -77,7 +78,8 @@ def parse_superblock(raw: bytes) -> Superblock | None:
 
 
 def read_superblock(file: Path) -> Superblock | None:
-    """Raises `OSError`, when there is no file for one."""
+    """The superblock in a file. None as of `parse_superblock`. Raises `OSError`, for example when there is no such
+    file."""
     with file.open("rb") as stream:
         stream.seek(OFFSET)
         return parse_superblock(stream.read(LENGTH))
@@ -102,7 +104,7 @@ _MENDED_IN_USE = 2  # the same, of one that a kernel may have mounted
 _DAMAGED = frozenset({errno.EINVAL, errno.EUCLEAN, errno.EIO, errno.EBADMSG})
 _ASKED_S, _ASKED_MEMORY, _ANSWER_BYTES = 60, 1 << 30, 1 << 20
 _OPTIONS = "errors=remount-ro"
-"""Also where the superblock says that the whole host should panic."""
+"""The options of each mount: they hold also where the superblock says that the whole host should panic."""
 
 _NOBODY = 65534
 _CONFINED = "setpriv"
@@ -114,9 +116,9 @@ _BARE = ("-O", "^has_journal,^resize_inode")
 
 
 async def make_filesystem(file: Path, *, journal: bool = True) -> None:
-    """An empty filesystem as large as the file. Quick whatever the size, and takes next to nothing of the disk: what
-    is a hole in the file reads as the zeros that others would write. Without a journal it is for what nobody reads
-    after a crash, and never grows. Raises `Unavailable` when mke2fs fails."""
+    """Make an empty filesystem as large as the file. Quick whatever the size, and takes next to nothing of the disk: a
+    hole in the file reads as the zeros that other programs would write. Without a journal it is for data that nobody
+    reads after a crash, and never grows. Raises `Unavailable` when mke2fs fails."""
     reserved, kind = ("-m", _RESERVED_PERCENT) if journal else ("-m", "0"), () if journal else _BARE
     status = await _run("mke2fs", "-q", "-F", "-t", "ext4", *kind, *reserved, "-E", _LAZY, str(file))
     if status != 0:
@@ -141,8 +143,8 @@ def _check_looked(status: int) -> None:
 
 
 async def filesystem_damage(file: Path, *, confined: bool = False) -> str | None:
-    """What is wrong with the filesystem in a copy that is thrown away; None when it is whole. What its journal has is
-    done first, as a mount would. `confined` and errors are as of `check_filesystem`."""
+    """The damage of the filesystem in a copy that is thrown away, in a sentence; None when it is whole. The entries of
+    its journal are carried out first, as a mount would do. `confined` and errors are as of `check_filesystem`."""
     with locked(file) as lock:
         _check_looked(await _work("e2fsck", "-y", "-E", "journal_only", file=file, lock=lock, confined=confined))
         status = await _work("e2fsck", "-fn", file=file, lock=lock, confined=confined)
@@ -151,7 +153,7 @@ async def filesystem_damage(file: Path, *, confined: bool = False) -> str | None
 
 
 async def repair_filesystem(file: Path, *, confined: bool = False) -> None:
-    """Mend what can be mended, and give up what cannot: for a filesystem of which some is lost. Done again, it finds
+    """Mend what can be mended, and give up the rest: for a filesystem of which some is lost. Done again, it finds
     nothing to do. Raises as `check_filesystem`."""
     with locked(file) as lock:
         status = await _work("e2fsck", "-f", "-y", file=file, lock=lock, confined=confined)
@@ -161,8 +163,9 @@ async def repair_filesystem(file: Path, *, confined: bool = False) -> None:
 
 
 async def ask_debugfs(file: Path, request: str) -> str:
-    """What it answers of a filesystem that nobody has mounted: as nobody, with the file's descriptor alone, and with
-    bounds of time, memory and output. Raises `TimeoutError`, and `Unavailable` while somebody works on the file."""
+    """The answer of debugfs to `request` about a filesystem that nobody has mounted. debugfs runs as the user nobody,
+    with the file's descriptor alone, and with bounds of time, memory and output. Raises `TimeoutError`, and
+    `Unavailable` while somebody works on the file."""
     with locked(file) as lock, tempfile.TemporaryFile() as answer:
         command = [_found("debugfs"), "-c", "-R", request, _INHERITED]
         if os.geteuid() == 0:
@@ -184,8 +187,8 @@ async def ask_debugfs(file: Path, request: str) -> str:
 
 
 def mount_filesystem(file: Path, target: Path) -> None:
-    """Mount it read-write. Where it is in use already, though not mounted here, that is what is mounted: a second
-    device over one file would ruin it."""
+    """Mount the filesystem in `file` at `target`, read-write. Where a loop device is over the file already, though not
+    mounted here, that device is mounted: a second device over one file would ruin it."""
     with held_loop(file) as used:
         if used is not None:
             return mount_device(used, target, file.name)
@@ -194,7 +197,8 @@ def mount_filesystem(file: Path, target: Path) -> None:
 
 
 def mount_device(device: str, target: Path, name: str) -> None:
-    """Mount what is on a device, which errors call `name`. Raises `BadRequest` for a damaged filesystem, `OSError`."""
+    """Mount the filesystem on a device at `target`; errors call it `name`. Raises `BadRequest` for a damaged
+    filesystem, `OSError`."""
     try:
         mount(device, target, "ext4", NODEV, _OPTIONS)
     except OSError as error:
@@ -204,8 +208,8 @@ def mount_device(device: str, target: Path, name: str) -> None:
 
 
 def grow_mounted(file: Path, target: Path) -> bool:
-    """Let the filesystem mounted at `target` be as large as its file; whether it is. It is not where this process may
-    not do that: then `grow_unmounted` must, some time."""
+    """Let the filesystem mounted at `target` be as large as its file. Returns whether it is. False where this process
+    may not do that: then `grow_unmounted` must, some time."""
     device = device_of(file)
     if device is not None:
         set_capacity(device)
@@ -213,7 +217,7 @@ def grow_mounted(file: Path, target: Path) -> bool:
 
 
 def resize_mounted(target: Path, size_bytes: int) -> bool:
-    """Grow a mounted filesystem to its device, which is that large already. Raises as `grow_mounted`."""
+    """Grow a mounted filesystem to `size_bytes`, which its device has already. Returns as `grow_mounted`."""
     fd = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.ioctl(fd, _RESIZE_FS, struct.pack("=Q", size_bytes // os.fstatvfs(fd).f_frsize))
@@ -225,8 +229,8 @@ def resize_mounted(target: Path, size_bytes: int) -> bool:
 
 
 def trim(target: Path, start: int) -> int | None:
-    """Let the device drop what the mounted filesystem does not use of some GiB from `start` on; where to go on, None at
-    its end, or where the device drops nothing."""
+    """Let the device drop the bytes that the mounted filesystem does not use, of some GiB from the byte `start` on.
+    Returns the byte to go on from, None at the end of the filesystem, or where the device drops nothing."""
     fd = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         found = os.fstatvfs(fd)
@@ -243,7 +247,7 @@ def trim(target: Path, start: int) -> int | None:
 
 
 def sync_filesystem(target: Path) -> None:
-    """What was written to the mounted filesystem is on its device. Raises `OSError`."""
+    """Have all that was written to the mounted filesystem written to its device. Raises `OSError`."""
     fd = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if _libc.syncfs(fd) != 0:
@@ -263,13 +267,14 @@ async def grow_unmounted(file: Path, *, confined: bool = False) -> None:
 
 
 def may_grow_mounted() -> bool:
-    """Whether this process has the capability."""
+    """Whether this process has the capability to grow a mounted filesystem (CAP_SYS_RESOURCE)."""
     status = Path("/proc/self/status").read_text()
     return bool(int(status.partition("CapEff:")[2].split()[0], 16) >> _CAP_SYS_RESOURCE & 1)
 
 
 def device_of(file: Path) -> str | None:
-    """The loop device over this file, if there is one: then somebody has it mounted, here or where we do not see."""
+    """The loop device over this file, None without one. With one, somebody has the file mounted, here or where we do
+    not see."""
     return next((device for device, backing in loops(file.parent) if backing == file), None)
 
 
@@ -315,7 +320,7 @@ def _find(tool: str) -> str | None:
 
 
 LEAST_MIB = 16
-"""A smaller ext4 has no room for its own journal."""
+"""The least size in MiB: a smaller ext4 has no room for its own journal."""
 
 _KEPT = 16
 _DRAFT = "draft-"
@@ -323,14 +328,15 @@ _MIB = 1 << 20
 
 
 class Ext4Templates:
-    """Below one directory: `ext4-MIB`, and `bare-MIB` without a journal."""
+    """Empty filesystems to copy, in one directory: `ext4-MIB`, and `bare-MIB` without a journal."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._drafts: set[str] = set()  # of this process; all others are what a crash left
 
     async def of(self, size_mib: int, *, journal: bool = True) -> Path:
-        """Whoever comes while it is being made makes one of his own, and one of them counts."""
+        """The template of `size_mib`, made if it is not there. Callers that come while it is being made each make one,
+        and one of them counts."""
         template = self._directory / f"{'ext4' if journal else 'bare'}-{size_mib}"
         try:
             os.utime(template)  # used last
@@ -348,7 +354,8 @@ class Ext4Templates:
             self.let_go(draft)
 
     def draft(self) -> Path:
-        """An empty file beside them that is not tidied away before it is let go of, or this process ends."""
+        """An empty file beside the templates that `tidy` does not remove before `let_go`, or before this process
+        ends."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd, name = tempfile.mkstemp(prefix=_DRAFT, dir=self._directory)
         os.close(fd)
@@ -359,7 +366,7 @@ class Ext4Templates:
         self._drafts.discard(str(draft))
 
     async def tidy(self) -> None:
-        """Remove those that were not used for long, and what a crash left of one."""
+        """Remove the templates that were not used for long, and drafts that a crash left."""
         await in_thread(Pool.HOST, self._tidy)
 
     def _tidy(self) -> None:
@@ -371,7 +378,7 @@ class Ext4Templates:
                 file.unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Remove all; for a node that is not coming back."""
+        """Remove all templates; for a node that is not coming back."""
         for file in list(self._directory.iterdir()) if self._directory.is_dir() else ():
             file.unlink(missing_ok=True)
         with suppress(OSError):

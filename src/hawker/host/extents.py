@@ -21,28 +21,30 @@ _SYNC = 0x1
 LAST, _SHARED = 0x1, 0x2000
 _REALTIME = 0x1  # in XFS, of a file whose places are those of another disk
 _KNOWN = frozenset({0x58465342, 0x9123683E})
-"""XFS and Btrfs: a place is one of the whole file system. Elsewhere it may be one of several disks."""
+"""Numbers of the file systems XFS and Btrfs: there a place is one of the whole file system. Elsewhere it may be one of
+several disks."""
 
 _HEAD, _EXTENT = struct.Struct("=QQIIII"), struct.Struct("=QQQ16xI12x")
 _AT_ONCE = 512
 MOST_EXTENTS = 1 << 14
-"""Of one range of one file: in more pieces it is read sooner than looked up."""
+"""The most extents that are looked up in one range of one file: a range in more pieces is read sooner than looked
+up."""
 
 
 class Extent(ValueObject, frozen=True):
-    """What lies in one piece on the disk."""
+    """A part of a file that lies in one piece on the disk."""
 
     start: int
     """The offset of its first byte in the file."""
     end: int
-    """That behind its last one."""
+    """The offset in the file of the byte behind its last one."""
     shift: int | None
-    """The bytes from there to its place on the disk, as who asks counts them; None when the place says nothing of the
-    content."""
+    """The bytes from `start` to its place on the disk, as the caller counts them; None when the place says nothing of
+    the content."""
 
 
 class SharedFiles:
-    """Two open files, of which nobody writes to either. `alike` is whether their places can be compared at all."""
+    """Two open files, to neither of which anybody writes. `alike` says whether their places can be compared at all."""
 
     def __init__(self, one: int, other: int) -> None:
         self._one = one
@@ -50,7 +52,7 @@ class SharedFiles:
         self.alike = os.fstat(one).st_dev == os.fstat(other).st_dev and _is_known(one) and _is_known(other)
 
     def differing(self, start: int, count: int) -> Sequence[FileRange]:
-        """In order, where they may differ; nothing else does. Raises `OSError`."""
+        """The ranges in which the files may differ, in order; the rest is equal. Raises `OSError`."""
         whole = (FileRange(start, count),) if count else ()
         if not self.alike:
             return whole
@@ -61,7 +63,7 @@ class SharedFiles:
 
 
 def tells_places(file: Path) -> bool:
-    """Whether files beside this one can be compared with it."""
+    """Whether the file system of this file tells places by which its files can be compared."""
     with file.open("rb") as opened:
         return _is_known(opened.fileno())
 
@@ -98,7 +100,8 @@ def _extents(fd: int, start: int, count: int) -> list[Extent] | None:
 
 
 def told_extents(fd: int, at: int, end: int, shift_of: Callable[[int, int, int], int | None]) -> Iterator[Extent]:
-    """As the kernel tells them, cut to the range. `shift_of` is told a place in the file, one on the disk, flags."""
+    """The extents as the kernel tells them, cut to the range. `shift_of` is called with a place in the file, a place on
+    the disk, and flags."""
     buffer = bytearray(_HEAD.size + _AT_ONCE * _EXTENT.size)
     told = _AT_ONCE
     while at < end and told == _AT_ONCE:
@@ -120,7 +123,8 @@ def _shared_shift(logical: int, physical: int, flags: int) -> int | None:
 
 
 def differing(one: Sequence[Extent], other: Sequence[Extent], start: int, end: int) -> Iterator[FileRange]:
-    """Between each two edges of either: both have a hole, or both the same place, or they may differ."""
+    """The ranges in which two files may differ. Between each two edges of either file's extents: both have a hole, or
+    both have the same place, or they may differ."""
     edges = sorted({start, end} | {edge for each in (*one, *other) for edge in (each.start, each.end)})
     ones, others = _at(one, edges), _at(other, edges)
     for begin, until, here, there in zip(edges, edges[1:], ones, others, strict=False):

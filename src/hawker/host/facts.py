@@ -25,7 +25,8 @@ _TRIES = 5
 
 
 def tsc_khz(clock: Clock) -> int | None:
-    """Takes 20 ms. None where there is no such counter, no program may be made in memory, or time is not real."""
+    """The frequency of the cpu's time stamp counter in kHz. Takes 20 ms. None where there is no such counter, no
+    program may be made in memory, or time is not real."""
     if platform.machine() != "x86_64":
         return None
     try:
@@ -62,13 +63,14 @@ _V1, _V2 = "memory.memsw.limit_in_bytes", "memory.swap.max"
 
 
 class Facts(ValueObject, frozen=True):
-    """`cpus` are those that this process may use; `memory_mib` is all of the host's; `boot_id` changes with every boot;
-    `root` says whether this process is root's; `tools` maps each of `TOOLS` to whether it is installed."""
+    """What this host is. `cpus` are those that this process may use; `memory_mib` is all of the host's; `boot_id`
+    changes with every boot; `root` says whether this process is root's; `tools` maps each of `TOOLS` to whether it is
+    installed."""
 
     cpus: int
     memory_mib: int
     kernel: str
-    """Its release, as `uname -r` says it."""
+    """The kernel's release, as `uname -r` says it."""
     boot_id: str
     cgroups: CgroupLayout
     root: bool
@@ -76,10 +78,10 @@ class Facts(ValueObject, frozen=True):
 
 
 class DiskSpace(ValueObject, frozen=True):
-    """The filesystem that holds a path. `free_bytes` is what an unprivileged process could still write."""
+    """The filesystem that holds a path. `free_bytes` is how many bytes an unprivileged process could still write."""
 
     total_bytes: int
-    """With what root alone may write."""
+    """The size in bytes, with what root alone may write."""
     free_bytes: int
 
 
@@ -96,8 +98,8 @@ def read_facts() -> Facts:
 
 
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """In the kernel's words: vendor, family, model, stepping and name of the first cpu; what it does not say is left
-    out."""
+    """The first cpu in the kernel's words: name, vendor, family, model and stepping; what the kernel does not say is
+    left out."""
     first = cpuinfo.read_text(errors="replace").split("\n\n")[0]
     said = dict(line.split(":", 1) for line in first.splitlines() if ":" in line)
     found = {key.strip(): value.strip() for key, value in said.items()}
@@ -130,7 +132,7 @@ _CLOUDS = {
 
 
 def cloud_of(firmware: Path = _FIRMWARE) -> str:
-    """The cloud whose instance this host is, by what its firmware says of it; "" for none that is known."""
+    """The cloud whose instance this host is, by what its firmware says of it; "" when it is of no known cloud."""
     for name in ("sys_vendor", "product_name", "board_vendor", "chassis_asset_tag"):
         file = firmware / name
         said = file.read_text(errors="replace").strip() if file.is_file() else ""
@@ -141,8 +143,8 @@ def cloud_of(firmware: Path = _FIRMWARE) -> str:
 
 
 def lack_of_swap(cgroups: Cgroups, swaps: Path = _SWAPS) -> str:
-    """Why this host cannot give machines swap, and what would help; "" where it can: it must have some, and its kernel
-    must account for it by control group."""
+    """Why this host cannot give machines swap, and what would help; "" where it can: it must have swap, and its kernel
+    must account for swap by control group."""
     if len(swaps.read_text().splitlines()) < 2:
         return "this host has no swap (swapon gives it some; then start the node again)"
     try:

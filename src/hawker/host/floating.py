@@ -24,14 +24,15 @@ _HOPS = 255
 
 
 class FloatingDevice:
-    """`own` is the host's address in the network that the addresses are of. For worker threads."""
+    """The addresses that this host has for a while. `file` notes them; `own` is the host's address in the network that
+    the addresses are of. For worker threads."""
 
     def __init__(self, file: Path, own: str) -> None:
         self._file = file
         self._own = ip_address(own)
 
     def held(self) -> frozenset[str]:
-        """What is at the interface now: a host that began anew has nothing, whatever the file says."""
+        """The noted addresses that are at an interface now: a host that began anew has none, whatever the file says."""
         noted = self._noted()
         if not noted:
             return noted
@@ -40,7 +41,8 @@ class FloatingDevice:
         return frozenset(each for each in noted if ip_address(each) in there)
 
     def take(self, address: str) -> None:
-        """Once more does no harm. Raises `OSError`."""
+        """Note an address, put it at the interface and tell the neighbours. A repeated call does no harm. Raises
+        `OSError`."""
         self._write(self._noted() | {address})
         with NetlinkSocket() as netlink:
             there = addresses(netlink)
@@ -49,7 +51,7 @@ class FloatingDevice:
         self.tell(address)
 
     def drop(self, address: str) -> None:
-        """Raises `OSError`."""
+        """Take an address from the interface, and note it no more. Raises `OSError`."""
         with NetlinkSocket() as netlink:
             index = addresses(netlink).get(ip_address(address))
             if index is not None:
@@ -57,7 +59,7 @@ class FloatingDevice:
         self._write(self._noted() - {address})
 
     def tell(self, address: str) -> None:
-        """The neighbours, that it is here. Raises `OSError`."""
+        """Tell the neighbours that the address is here. Raises `OSError`."""
         with NetlinkSocket() as netlink:
             index = self._index(addresses(netlink))
         name = socket.if_indextoname(index)
@@ -94,7 +96,7 @@ class FloatingDevice:
 
 
 def arp_frames(mac: bytes, address: IPv4Address) -> tuple[bytes, ...]:
-    """An announcement as a question and as an answer: some neighbours hear only one of them."""
+    """The announcement of an address as a question and as an answer: some neighbours hear only one of them."""
     link = _EVERYBODY + mac + _ARP.to_bytes(2, "big")
     ends = {_ASKS: (_NOBODY, address.packed), _ANSWERS: (_EVERYBODY, address.packed)}
     return tuple(
@@ -113,7 +115,7 @@ def _advertise(index: int, mac: bytes, address: IPv6Address) -> None:
 
 
 def release_all(file: Path) -> None:
-    """What a node has left that will not come back. Raises `OSError`."""
+    """Drop all addresses of a node that will not come back. Raises `OSError`."""
     device = FloatingDevice(file, "::")
     for address in device.held():
         device.drop(address)

@@ -44,9 +44,9 @@ test $held -eq 0 || exit 3
 
 @asynccontextmanager
 async def frozen(mount_point: Path, longest_s: float) -> AsyncIterator[None]:
-    """Nothing is written to the file system within the block: whoever tries waits. Raises `Unavailable` when nothing is
-    mounted there or it cannot be frozen, and at the block's end when it was let go before, since `longest_s` had
-    passed."""
+    """Within the block nothing is written to the file system: a process that tries waits. Raises `Unavailable` when
+    nothing is mounted there or it cannot be frozen, and at the block's end when it was let go before, since `longest_s`
+    seconds had passed."""
     child, held, answers = _begin(mount_point, longest_s)
     try:
         try:
@@ -113,7 +113,7 @@ async def _end(child: int, mount_point: Path) -> int | None:
 
 
 def thaw(mount_point: Path) -> bool:
-    """Let go of what a killed child left frozen; whether it was."""
+    """Thaw a file system that a killed child left frozen. Returns whether it was frozen."""
     root = _root_of_mount(mount_point)
     try:
         fcntl.ioctl(root, _FITHAW, 0)

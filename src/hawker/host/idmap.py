@@ -29,8 +29,9 @@ _CAPABILITIES = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 
 @contextmanager
 def mapping(first: int) -> Iterator[int]:
-    """A descriptor of a user namespace in which 0 to 65535 are `first` and what follows, for the block. It takes 0.4
-    ms, nothing for one that was used lately. Raises `OSError`, `CannotStart` when the guest programs are not built."""
+    """A descriptor of a user namespace in which the ids 0 to 65535 are `first` and the ids behind it, for the block. It
+    takes 0.4 ms, nothing for a range that was used lately. Raises `OSError`, `CannotStart` when the guest programs are
+    not built."""
     yield _users(first).descriptor
 
 
@@ -65,8 +66,8 @@ def _users(first: int) -> _Users:
 
 
 def mapped_tree(path: Path, namespace: int) -> int:
-    """A descriptor of a detached mount of what is at `path`, alone, with ids mapped by `namespace`. Raises `OSError`
-    when its filesystem cannot be mapped."""
+    """A descriptor of a detached mount of the tree at `path`, without mounts below it, with ids mapped by `namespace`.
+    Raises `OSError` when its filesystem cannot be mapped."""
     tree: int = _libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), _TREE_CLONE | _CLOEXEC)
     _check(tree, f"open_tree {path}")
     attributes = struct.pack("=QQQQ", _MOUNT_ATTR_IDMAP, 0, 0, namespace)
@@ -87,8 +88,8 @@ def attach_tree(tree: int, target: Path) -> None:
 
 @contextmanager
 def acting_as(first: int | None) -> Iterator[None]:
-    """What this thread makes on a filesystem meanwhile belongs to the range's user 0, with all that root may do; no
-    change for None. Not to be left by an `await`: it holds for the thread."""
+    """Within the block, files that this thread makes belong to user 0 of the range from `first` on, with all that root
+    may do; no change for None. Not to be left by an `await`: it holds for the thread."""
     if first is None:
         yield
         return

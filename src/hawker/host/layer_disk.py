@@ -32,8 +32,8 @@ _log = bind("hawker.layers")
 
 
 class LayerDisks:
-    """Of the layers of one node. `file` holds what is mounted at the directory `layer`; both are the caller's. While
-    `serve` runs, layers of `usual_mib` are made ahead of time."""
+    """The writable layers of one node's machines. `file` holds the filesystem that is mounted at the directory `layer`;
+    both are the caller's. While `serve` runs, layers of `usual_mib` are made ahead of time."""
 
     def __init__(self, templates: Path, usual_mib: int = 0) -> None:
         self._templates = Ext4Templates(templates)
@@ -44,16 +44,16 @@ class LayerDisks:
         await self._ready.serve(self._usual_mib, clock)
 
     async def mount_fresh(self, file: Path, layer: Path, size_mib: int) -> None:
-        """An empty one of this size, for as long as an instance lives. Nothing is at `file` or `layer`. Raises
-        `OSError`."""
+        """Mount an empty layer of this size, for as long as an instance lives. Nothing may be at `file` or `layer`
+        before. Raises `OSError`."""
         if size_mib == self._usual_mib and self._ready.take(file, layer):
             return
         template = await self._templates.of(size_mib, journal=False)
         await in_thread(Pool.HOST, _mount_fresh, template, file, layer)
 
     async def mount_kept(self, file: Path, layer: Path, size_mib: int) -> None:
-        """What is in `file`, at least as large as this, or an empty one. No change where it is mounted. Raises
-        `BadRequest` for a damaged one, `OSError`."""
+        """Mount the layer in `file`, grown to at least this size, or an empty one if there is no file. No change where
+        it is mounted. Raises `BadRequest` for a damaged filesystem, `OSError`."""
         if not await in_thread(Pool.HOST, file.exists):
             draft = file.with_name(f"{file.name}.draft")
             await sparse.draft(await self._templates.of(size_mib), draft)
@@ -71,7 +71,7 @@ class LayerDisks:
 
     @property
     def ready(self) -> int:
-        """How many layers there are now that were made ahead of time."""
+        """The number of layers that were made ahead of time and are not used yet."""
         return len(self._ready)
 
     def clear(self) -> None:
@@ -80,9 +80,9 @@ class LayerDisks:
 
 
 class ReadyLayers:
-    """Fresh layers that are mounted, but nowhere: a start gives one a name and a place. As many are kept as were ever
-    missed at once since the node began, at most 8. Descriptors alone hold their mounts, so these end with the process;
-    the files are then what a crash left beside the templates."""
+    """Fresh layers that are mounted, but nowhere: a start gives a layer a name and a place. As many are kept as were
+    ever missed at once since the node began, at most 8. Descriptors alone hold their mounts, so these end with the
+    process; the files are then what a crash left beside the templates."""
 
     def __init__(self, templates: Ext4Templates) -> None:
         self._templates = templates
@@ -91,7 +91,7 @@ class ReadyLayers:
         self._taken = anyio.Event()
 
     def take(self, file: Path, layer: Path) -> bool:
-        """Whether there was one, which is mounted then. Raises `OSError`."""
+        """Mount one of the ready layers. Returns whether there was one. Raises `OSError`."""
         self._taken.set()
         if not self._ready:
             self._goal = min(self._goal + 1, _READY_MAX)
@@ -107,7 +107,7 @@ class ReadyLayers:
         return True
 
     async def serve(self, size_mib: int, clock: Clock) -> None:
-        """Make the next ones, a moment after some were taken: the starts that took them come first."""
+        """Make the next layers, a moment after some were taken: the starts that took them come first."""
         while True:
             await self._taken.wait()
             await clock.sleep(_REFILLED_AFTER_S)
@@ -140,7 +140,7 @@ class ReadyLayers:
         return len(self._ready)
 
     def clear(self) -> None:
-        """Let go of all, for a node that is not coming back."""
+        """Let go of all ready layers, for a node that is not coming back."""
         self._goal = 0
         for draft, mounted in self._ready:
             os.close(mounted)
@@ -176,7 +176,7 @@ def _mount_kept(file: Path, layer: Path) -> None:
 
 
 def prepare_kept(lower: Path, layer: Path) -> None:
-    """The directories of an overlay over `lower` in a fresh layer, whole or not at all."""
+    """Make the directories of an overlay over `lower` in a fresh layer, whole or not at all."""
     (layer / "work").mkdir(exist_ok=True)
     if not (layer / "upper").exists():
         made, root = Path(tempfile.mkdtemp(prefix="new-", dir=layer)), lower.stat()
@@ -186,8 +186,8 @@ def prepare_kept(lower: Path, layer: Path) -> None:
 
 
 def discard_layer(file: Path, layer: Path, target: Path, trash: Path) -> None:
-    """Unmount overlay and layer, and move to `trash` what is there of both, and beside `file` with an ending; no error
-    when nothing is."""
+    """Unmount overlay and layer, and move the layer, its `file` and the files beside it with an ending to `trash`; no
+    error when none is there."""
     unmount(target)
     unmount(layer)
     discard_overlay(layer, target, trash)

@@ -51,13 +51,13 @@ _NDA_LLADDR = 2
 
 
 class HostLink(ValueObject, frozen=True):
-    """`master` is the index of the bridge it is a port of; `label` is what somebody wrote on it; `kind` is what the
-    kernel calls it."""
+    """An interface of the host. `master` is the index of the bridge it is a port of; `label` is the text written on it;
+    `kind` is the kernel's name of its kind."""
 
     index: int
-    """Of the kernel, 1 or more; another link gets another one."""
+    """The kernel's number of the link, 1 or more; another link gets another number."""
     name: str
-    """At most 15 bytes, unique on the host."""
+    """The link's name, at most 15 bytes, unique on the host."""
     master: int | None
     label: str | None = None
     kind: str = ""
@@ -71,20 +71,21 @@ class VethPeer(ValueObject, frozen=True):
     """The far end of a veth pair; `netns` is a file descriptor of the namespace that it is made in."""
 
     name: str
-    """In its namespace, at most 15 bytes."""
+    """The name in its namespace, at most 15 bytes."""
     mac: str
-    """Six hexadecimal bytes with colons."""
+    """The link address: six hexadecimal bytes with colons."""
     netns: int
 
 
 def add_bridge(name: str, mac: str) -> NetlinkRequest:
-    """Without multicast snooping: nobody here sends the queries it relies on, and neighbour discovery must work."""
+    """Add a bridge without multicast snooping: nobody here sends the queries it relies on, and neighbour discovery must
+    work."""
     about = [_text(_IFLA_IFNAME, name), _mac(_IFLA_ADDRESS, mac), _bridge_info(_byte(_BR_MCAST_SNOOPING, 0))]
     return _link_request(_NEWLINK, *about, up=True, flags=CREATE | EXCLUSIVE, tolerated=errno.EEXIST)
 
 
 def add_wireguard(name: str) -> NetlinkRequest:
-    """An end of tunnels that the kernel itself makes. Refused with EOPNOTSUPP by one that knows none."""
+    """Add an end of tunnels that the kernel itself makes. A kernel without WireGuard refuses it with EOPNOTSUPP."""
     about = [_text(_IFLA_IFNAME, name), _nested(_IFLA_LINKINFO, _text(_INFO_KIND, WIREGUARD))]
     return _link_request(_NEWLINK, *about, flags=CREATE | EXCLUSIVE)
 
@@ -94,14 +95,14 @@ def set_mtu(index: int, mtu: int) -> NetlinkRequest:
 
 
 def show_packets(index: int) -> NetlinkRequest:
-    """Let the packet rules see what bridge `index` passes from port to port (`br_netfilter`)."""
+    """Let the packet rules see packets that bridge `index` passes from port to port (`br_netfilter`)."""
     info = _bridge_info(_byte(_BR_NF_CALL_IPTABLES, 1), _byte(_BR_NF_CALL_IP6TABLES, 1))
     return _link_request(_NEWLINK, info, index=index, tolerated=errno.ENODEV)
 
 
 def add_veth(name: str, *, master: int, peer: VethPeer) -> NetlinkRequest:
-    """A pair in one step: `name` here, up and in the bridge `master`; `peer` in its namespace. A `%d` in `name` becomes
-    the first free number."""
+    """Add a pair of links in one step: `name` here, up and in the bridge `master`; `peer` in its namespace. A `%d` in
+    `name` becomes the first free number."""
     about_peer = [_text(_IFLA_IFNAME, peer.name), _mac(_IFLA_ADDRESS, peer.mac), _number(_IFLA_NET_NS_FD, peer.netns)]
     other = _attribute(_VETH_INFO_PEER, _IFINFOMSG.pack(0, 0, 0, 0, 0) + b"".join(about_peer))
     info = _nested(_IFLA_LINKINFO, _text(_INFO_KIND, "veth"), _nested(_INFO_DATA, other))
@@ -120,20 +121,20 @@ def join_bridge(index: int, bridge: int) -> NetlinkRequest:
 
 
 def learn_nothing(index: int, *, flood: bool = True) -> NetlinkRequest:
-    """Let the bridge of port `index` keep no table of who is behind it; without `flood`, send there no frames for
-    somebody of whom it does not know where they are."""
+    """Let the bridge of port `index` keep no table of addresses behind this port; without `flood`, send there no frames
+    for an address whose port it does not know."""
     data = _nested(_INFO_SLAVE_DATA, _byte(_BRPORT_LEARNING, 0), _byte(_BRPORT_UNICAST_FLOOD, int(flood)))
     return _link_request(_NEWLINK, _nested(_IFLA_LINKINFO, _text(_INFO_SLAVE_KIND, "bridge"), data), index=index)
 
 
 def stand_behind(index: int, mac: str) -> NetlinkRequest:
-    """Tell the bridge of port `index` that frames for `mac` go there, whatever it hears."""
+    """Tell the bridge of port `index` that frames for `mac` go to this port, whatever the bridge hears."""
     head = _NDMSG.pack(_AF_BRIDGE, index, _NUD_STATIC, _NTF_MASTER, 0)
     return NetlinkRequest(_NEWNEIGH, head + _mac(_NDA_LLADDR, mac), CREATE | REPLACE)
 
 
 def write_label(index: int, label: str) -> NetlinkRequest:
-    """At most 255 characters, which stay on the link and are shown with it (`ip link`: alias)."""
+    """Write at most 255 characters on a link; they stay on it and are shown with it (`ip link`: alias)."""
     return _link_request(_NEWLINK, _text(_IFLA_IFALIAS, label), index=index)
 
 
@@ -151,7 +152,7 @@ def delete_link_by_index(index: int) -> NetlinkRequest:
 
 @lru_cache(_KEPT)
 def add_address(index: int, address: Interface) -> NetlinkRequest:
-    """Usable at once: no duplicate address detection."""
+    """Add an address to link `index`. It is usable at once: no duplicate address detection."""
     flags = _NO_DAD if address.version == 6 else 0
     scope = _SCOPE_LINK if address.version == 4 and address.is_link_local else 0
     head = _IFADDRMSG.pack(_family(address), address.network.prefixlen, flags, scope, index)
@@ -169,9 +170,9 @@ def delete_address(index: int, address: Interface) -> NetlinkRequest:
 def add_route(
     target: Interface, index: int, *, via: str | None = None, mtu: int | None = None, alone: bool = False
 ) -> NetlinkRequest:
-    """A route to the network of `target` (prefix length 0: the default route) out of link `index`; `via` is a
+    """Add a route to the network of `target` (prefix length 0: the default route) out of link `index`; `via` is a
     neighbour that need not be in a network of the link; packets have at most `mtu` bytes. `alone`: refused with EEXIST
-    where there is one."""
+    where there is such a route."""
     body = _route(target, index, flags=0 if via is None else _ON_LINK)
     if via is not None:
         body += _address(_RTA_GATEWAY, ip_address(via))
@@ -181,7 +182,7 @@ def add_route(
 
 
 def delete_route(target: Interface, index: int) -> NetlinkRequest:
-    """Whoever put it there."""
+    """Delete the route, whether we or another program put it there."""
     return NetlinkRequest(_DELROUTE, _route(target, index, _PROTO_ANY), 0, frozenset({errno.ESRCH}))
 
 
@@ -191,18 +192,18 @@ def links(netlink: NetlinkSocket) -> list[HostLink]:
 
 
 def link(netlink: NetlinkSocket, index: int) -> HostLink:
-    """Raises `OSError` with ENODEV when it is gone."""
+    """The interface with this index. Raises `OSError` with ENODEV when it is gone."""
     return _read_link(netlink.ask(_link_request(_GETLINK, index=index, ack=False)))
 
 
 def other_end_of(netlink: NetlinkSocket, index: int) -> int | None:
-    """The index of a veth's far end, in whatever namespace that is."""
+    """The index of a veth's far end, whatever namespace that end is in."""
     body = netlink.ask(_link_request(_GETLINK, index=index, ack=False))
     return _number_in(dict(_attributes(body)), _IFLA_LINK)
 
 
 def addresses(netlink: NetlinkSocket) -> dict[IPv4Address | IPv6Address, int]:
-    """All of the socket's namespace, each with the index of its interface."""
+    """All addresses in the socket's namespace, each with the index of its interface."""
     there = {}
     for body in netlink.dump(NetlinkRequest(_GETADDR, _IFADDRMSG.pack(0, 0, 0, 0, 0), DUMP, ack=False)):
         *_, index = _IFADDRMSG.unpack_from(body)
@@ -214,7 +215,7 @@ def addresses(netlink: NetlinkSocket) -> dict[IPv4Address | IPv6Address, int]:
 
 
 def index_of(name: str) -> int | None:
-    """The index of an interface of the calling thread's namespace."""
+    """The index of an interface in the calling thread's namespace; None when there is no such interface."""
     try:
         return socket.if_nametoindex(name)
     except OSError:

@@ -10,8 +10,8 @@ from hawker.host.own_user import show_to
 
 
 def listen_at(path: Path, user: int | None, waiting: int = 128) -> socket.socket:
-    """In place of what was there, for `user` and for us; so many connections may wait to be accepted. Raises
-    `OSError`."""
+    """A listening socket at `path`, in place of what was there, for `user` and for us; at most `waiting` connections
+    wait to be accepted. Raises `OSError`."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -27,7 +27,8 @@ def listen_at(path: Path, user: int | None, waiting: int = 128) -> socket.socket
 
 
 def connect_to(path: Path) -> socket.socket:
-    """Without waiting. Raises `OSError` where nobody listens, or as many wait as may."""
+    """A socket that is connected to the one at `path`, without waiting. Raises `OSError` where nobody listens, or where
+    no more connections may wait."""
     joined = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     joined.setblocking(False)
     try:
@@ -41,7 +42,8 @@ def connect_to(path: Path) -> socket.socket:
 
 @contextmanager
 def short_path(path: Path) -> Iterator[str]:
-    """A socket's address holds 107 bytes and a path may be longer: name it through its directory's descriptor."""
+    """A short name of `path` within the block, through its directory's descriptor: a socket's address holds 107 bytes
+    and a path may be longer."""
     directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{directory}/{path.name}"

@@ -34,12 +34,12 @@ _KEY = ("--key-file", "-", "--keyfile-size", str(KEY_BYTES))
 
 
 class CommandResult(ValueObject, frozen=True):
-    """How a command ended, and what it said."""
+    """The status and the output of a command."""
 
     status: int
-    """0 is success; below 0 the signal that ended it."""
+    """The exit status: 0 is success; below 0 the signal that ended the command."""
     said: str
-    """The last 300 characters of what it wrote."""
+    """The last 300 characters of what the command wrote."""
 
 
 Run: TypeAlias = Callable[[Sequence[str], bytes], Awaitable[CommandResult]]  # a command, and what it is given to read
@@ -51,7 +51,7 @@ def find_tool(name: str) -> str | None:
 
 
 async def run_tool(argv: Sequence[str], given: bytes) -> CommandResult:
-    """Raises `Unavailable` when it does not end in time."""
+    """Run cryptsetup with `given` as its input. Raises `Unavailable` when it does not end in time."""
     try:
         with anyio.fail_after(_COMMAND_S):
             done = await anyio.run_process(
@@ -82,7 +82,7 @@ class Luks:
         self._tried: str | None = None
 
     def missing(self) -> str | None:
-        """What this host lacks to encrypt, and what to do about it; None when it lacks nothing."""
+        """What this host lacks to encrypt, and how to mend that; None when it lacks nothing."""
         if self._find(_CRYPTSETUP) is None:
             return "cryptsetup is not installed: apt-get install cryptsetup-bin"
         return self._lacks_mapper()
@@ -101,8 +101,9 @@ class Luks:
         return None
 
     async def trial(self, file: Path, name: str) -> str | None:
-        """As `missing`, found out by encrypting `file`, which is made for it and removed: a kernel with device-mapper
-        may have no dm-crypt, or not this cipher. What was found is found once, until the process ends."""
+        """What `missing` tells, and also what a trial finds by encrypting `file`, which is made for it and removed: a
+        kernel with device-mapper may have no dm-crypt, or not this cipher. The trial is made once, and its result holds
+        until the process ends."""
         lacks = self.missing()
         if lacks is None and self._tried is None:
             self._tried = await self._try(file, name)
@@ -125,18 +126,18 @@ class Luks:
         return ""
 
     async def format(self, file: Path, key: bytes) -> None:
-        """Make an empty encrypted volume of a file. Whatever was in it is lost."""
+        """Make an empty encrypted volume of a file. All content of the file is lost."""
         await self._call("luksFormat", "--batch-mode", "--type", "luks2", *_CIPHER, *_DERIVE, *_KEY, str(file), key=key)
 
     async def open(self, file: Path, name: str, key: bytes) -> Path:
-        """The device; it takes a loop device that goes away with it."""
+        """Open the encrypted volume in `file`. Returns its device, which takes a loop device that goes away with it."""
         if not self.is_open(name):
             await self._call("open", "--type", "luks2", *self._discards, *_KEY, str(file), name, key=key)
         return self.device(name)
 
     async def close(self, name: str) -> None:
-        """At once, or when its last user is done with it: a mount that was detached may be. No error when it is not
-        open."""
+        """Close the device, at once, or when its last user is done with it: a mount that was detached may use it still.
+        No error when it is not open."""
         if self.is_open(name):
             await self._call("close", "--deferred", name, key=b"", fine=(0, _NOT_A_DEVICE))
 
@@ -151,7 +152,7 @@ class Luks:
         return self._mapper / name
 
     def opened(self, prefix: str) -> list[str]:
-        """The names of what is open and begins like this."""
+        """The names of open devices that begin with `prefix`."""
         return sorted(path.name for path in self._mapper.glob(f"{prefix}*"))
 
     async def _call(self, *arguments: str, key: bytes, fine: tuple[int, ...] = (0,)) -> None:

@@ -39,8 +39,8 @@ from hawker.value_object import ValueObject
 
 
 class NetworkPlan(ValueObject, frozen=True):
-    """`network_id` has 32 bits; `ipv4` comes from the caller's pool and serves outbound traffic only; None: IPv6
-    alone."""
+    """A machine's place in its private network. `network_id` has 32 bits; `ipv4` comes from the caller's pool and
+    serves outbound traffic only; None: IPv6 alone."""
 
     machine_id: MachineId
     network_id: int
@@ -48,7 +48,7 @@ class NetworkPlan(ValueObject, frozen=True):
 
     @property
     def label(self) -> str:
-        """What is written on the machine's link, so that whoever finds it knows whose it is."""
+        """The text written on the machine's link, which tells the machine, the network and the IPv4 address."""
         return f"{self.machine_id} {self.network_id:08x} {self.ipv4 or '-'}"
 
     @property
@@ -60,7 +60,7 @@ _LABEL = re.compile(r"([0-9a-f]{14}) ([0-9a-f]{8}) (-|[0-9.]{7,15})")
 
 
 def read_label(text: str | None) -> NetworkPlan | None:
-    """None for what is no label of ours."""
+    """The plan in the text on a link; None for a text that is no label of ours."""
     found = _LABEL.fullmatch(text or "")
     if found is None:
         return None
@@ -91,13 +91,13 @@ def allow_forwarding() -> None:
 
 
 def prepare_bridge(name: str) -> None:
-    """Machines are no routers to the host."""
+    """Let the host accept no router advertisements on this bridge: machines are no routers to the host."""
     _write(f"ipv6/conf/{name}/accept_ra", "0")
 
 
 def prepare_machine() -> None:
-    """In a machine's fresh namespace, before its link is there: believe no neighbour that claims to be a router, and
-    let any user ping and listen on low ports, for which root would else be needed."""
+    """Set the switches in a machine's fresh namespace, before its link is there: believe no neighbour that claims to be
+    a router, and let any user ping and listen on low ports, for which root would else be needed."""
     _write("ipv6/conf/default/accept_ra", "0")
     _write("ipv6/conf/default/accept_redirects", "0")
     _write("ipv4/ip_unprivileged_port_start", "0")
@@ -105,8 +105,8 @@ def prepare_machine() -> None:
 
 
 def silence() -> None:
-    """In the fresh namespace of a machine with a kernel of its own: frames pass it by, and none is answered or shown to
-    packet rules."""
+    """Set the switches in the fresh namespace of a machine with a kernel of its own: frames pass it by, and none is
+    answered or shown to packet rules."""
     for which in ("all", "default"):
         _write(f"ipv6/conf/{which}/disable_ipv6", "1")
         _write(f"ipv4/conf/{which}/arp_ignore", _ANSWER_FOR_NOBODY)
@@ -134,7 +134,7 @@ _TUNSETIFF, _TUNSETPERSIST, _TUNSETOWNER = 0x400454CA, 0x400454CB, 0x400454CC
 _TAP, _NO_PACKET_INFO, _VIRTIO_HEADER = 0x0002, 0x1000, 0x4000
 
 MESH_MTU = 1420
-"""What a packet between hosts may have inside a tunnel of WireGuard over IPv6, which takes 80 bytes of 1500."""
+"""The most bytes of a packet between hosts inside a tunnel of WireGuard over IPv6, which takes 80 bytes of 1500."""
 MACHINE_LINK = "eth0"
 TAP = "tap0"
 _BRIDGE = "br0"
@@ -145,7 +145,7 @@ _SIOCGIFADDR = 0x8915
 
 def ensure_tap(name: str, owner: int) -> int:
     """The index of a tap in the calling thread's namespace that stays when nobody has it open. User `owner` may attach
-    to it without any privilege. One that is there already, and maybe attached to, is left as it is."""
+    to it without any privilege. A tap that is there already, and maybe attached to, is left as it is."""
     if index_of(name) is None:
         tap = attach(name)
         try:
@@ -171,7 +171,7 @@ def attach(name: str) -> int:
 
 
 def open_taps(device: Path = _DEVICE) -> int:
-    """What becomes a tap by `join`. Raises `CannotStart` when the host has none."""
+    """A descriptor that becomes a tap by `join`. Raises `CannotStart` when the host has no taps."""
     try:
         return os.open(device, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
@@ -181,32 +181,34 @@ def open_taps(device: Path = _DEVICE) -> int:
 
 
 def join(tap: int, name: str, *, header: bool = True) -> None:
-    """Raises `OSError`: EBUSY when somebody is attached to that tap already, EPERM when it is another user's."""
+    """Make an open descriptor the tap `name`; with `header` each frame is behind a virtio header. Raises `OSError`:
+    EBUSY when somebody is attached to that tap already, EPERM when it is another user's."""
     flags = _TAP | _NO_PACKET_INFO | (_VIRTIO_HEADER if header else 0)
     fcntl.ioctl(tap, _TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
 
 
 class MachineLink(Protocol):
-    """One kind of machine's end of the network."""
+    """The end of the network in the namespace of one kind of machine."""
 
     def mac(self, machine_id: MachineId) -> str:
-        """That of the link's far end."""
+        """The link address of the link's far end, in the machine's namespace."""
 
     def prepare(self) -> None:
-        """A fresh namespace, before its link is there."""
+        """Set the switches in a fresh namespace, before its link is there."""
 
     def configure(self, plan: NetworkPlan) -> None:
-        """Addresses and routes, when the link is there."""
+        """Put the addresses and routes in place, when the link is there."""
 
     def fits(self) -> bool:
-        """Whether the namespace was made for this kind of machine."""
+        """Whether the calling thread's namespace was made for this kind of machine."""
 
     def lacks(self, namespace: Path) -> str:
-        """What is missing in it beside the link itself, in a sentence. Called from outside."""
+        """What the namespace lacks beside the link itself, in a sentence; "" when it lacks nothing. Called from
+        outside."""
 
 
 class WiredLink:
-    """For machines with the host's kernel. Packets to their private networks have at most `mtu` bytes."""
+    """The link of machines with the host's kernel. Packets to their private networks have at most `mtu` bytes."""
 
     def __init__(self, mtu: int = MESH_MTU) -> None:
         self._mtu = mtu
@@ -231,7 +233,8 @@ class WiredLink:
 
 
 class TappedLink(ValueObject, frozen=True):
-    """For machines with kernels of their own. `owner` says who may attach to a machine's tap: a user's number."""
+    """The link of machines with kernels of their own. `owner` gives the number of the user that may attach to a
+    machine's tap."""
 
     owner: Callable[[MachineId], int]
 
@@ -276,7 +279,8 @@ def _index(name: str) -> int:
 
 
 def addressed(plan: NetworkPlan, index: int, mtu: int = MESH_MTU) -> list[NetlinkRequest]:
-    """The machine's addresses and routes, on its link. Of its network nobody is a neighbour but the gateway."""
+    """Requests that put the machine's addresses and routes on its link. In its network the gateway alone is a
+    neighbour."""
     requests = [links.link_up(_LOOPBACK_INDEX), links.link_up(index)]
     requests += [links.add_address(index, address) for address in addresses(plan)]
     requests += [links.add_route(_DEFAULT6 if ":" in via else _DEFAULT4, index, via=via) for via in gateways(plan)]
@@ -299,18 +303,18 @@ def _whole_network() -> bool:
 
 
 def addresses(plan: NetworkPlan) -> tuple[IPv4Interface | IPv6Interface, ...]:
-    """What the machine has on its link, whoever puts it there."""
+    """The addresses that the machine has on its link, whether the host or the guest puts them there."""
     own = IPv6Interface((plan.ipv6, machine_prefix(plan.network_id, plan.machine_id).prefixlen))
     return (own,) if plan.ipv4 is None else (own, IPv4Interface(plan.ipv4))
 
 
 def gateways(plan: NetworkPlan) -> tuple[str, ...]:
-    """The gateways of its default routes; none need be in a network of the link."""
+    """The gateways of the machine's default routes; none need be in a network of the link."""
     return (str(gateway(plan.network_id)),) + (() if plan.ipv4 is None else (str(GATEWAY4),))
 
 
 def far_end() -> int | None:
-    """The index of the link's other end, on the host."""
+    """The index of the link's other end, on the host; None without a link."""
     index = links.index_of(MACHINE_LINK)
     if index is None:
         return None
@@ -319,7 +323,7 @@ def far_end() -> int | None:
 
 
 def ipv4() -> IPv4Address | None:
-    """What the link has in a namespace of a machine with the host's kernel."""
+    """The IPv4 address of the link in a namespace of a machine with the host's kernel; None without one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         try:
             answer = fcntl.ioctl(any_socket, _SIOCGIFADDR, struct.pack("16s24x", MACHINE_LINK.encode()))

@@ -14,8 +14,9 @@ TRIED_ID = 0x40000000
 
 @cache
 def lack_of_mapping(directory: Path) -> str:
-    """Why not, "" where they can: an overlay over layers of the file system of `directory`, or where that is to be,
-    seen by nobody else. Takes 3 ms, and leaves nothing; a process tries once."""
+    """Why machines cannot have ids of their own here, "" where they can. Tried with an overlay over layers of the file
+    system of `directory`, or of its nearest ancestor that is there, seen by nobody else. Takes 3 ms, and leaves
+    nothing; a process tries once."""
     if os.geteuid() != 0:
         return "only root can map ids"
     try:

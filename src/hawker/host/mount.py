@@ -50,20 +50,21 @@ class MountEntry(ValueObject, frozen=True):
 
     target: Path
     fstype: str
-    """The kernel's name of its kind, `ext4` say."""
+    """The kernel's name of the filesystem's kind, `ext4` for example."""
     source: str
-    """A device, or whatever the filesystem has in its place."""
+    """The device, or the text that the filesystem has in its place."""
     options: str
 
 
 def mounts(below: Path | None = None) -> list[MountEntry]:
-    """What is mounted at or below a path, in the order in which it was mounted."""
+    """All that is mounted at or below a path, in the order in which it was mounted."""
     found = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
     return [mount for mount in found if below is None or mount.target.is_relative_to(below)]
 
 
 def parse_mountinfo(text: str) -> list[MountEntry]:
-    """proc(5): the mount point is the fifth field; type, source and options follow a lone hyphen."""
+    """The mounts in the text of proc(5) mountinfo: the mount point is the fifth field; type, source and options follow
+    a lone hyphen."""
     found = []
     for line in text.splitlines():
         mine, _, theirs = line.partition(" - ")
@@ -99,8 +100,8 @@ def mount_image(file: Path, target: Path) -> None:
 
 
 def mount_overlay(lower: Path, upper: Path, work: Path, target: Path) -> None:
-    """A writable view of `lower`; what is written goes to `upper`. `volatile`: nothing is synced to disk, also not by
-    unmounting, because a machine's root filesystem lives as long as its instance."""
+    """Mount a writable view of `lower` at `target`; all writes go to `upper`. `volatile`: nothing is synced to disk,
+    also not by unmounting, because a machine's root filesystem lives as long as its instance."""
     target.mkdir(parents=True, exist_ok=True)
     if is_mounted(target):
         return
@@ -110,8 +111,8 @@ def mount_overlay(lower: Path, upper: Path, work: Path, target: Path) -> None:
 
 def kept_overlay(lower: Path, layer: Path, target: Path, *, first_id: int | None = None) -> None:
     """Mount `lower` at `target` under the writable layer in the directory `layer`, which is made if it is not there and
-    outlives the mount. Another lower may be below it each time: the features that would forbid that are off. What the
-    machine syncs is on the disk. With `first_id`, its user 0 has that id there; on the disk it has 0."""
+    outlives the mount. Another lower may be below it each time: the features that would forbid that are off. Data that
+    the machine syncs is on the disk. With `first_id`, the machine's user 0 has that id there; on the disk it has 0."""
     if not layer.exists():
         _make_layer(lower, layer)
     target.mkdir(parents=True, exist_ok=True)
@@ -195,7 +196,7 @@ def _mount_attached(name: str, trees: Sequence[int], target: Path, options: str,
 
 
 def is_layer_of(overlay: MountEntry, layers: Path) -> bool:
-    """Whether its writable layer is below `layers`, a directory that is called so."""
+    """Whether the writable layer of this mount is below `layers`, a directory with that name."""
     return str(layers) in overlay.options or overlay.source.startswith(f"{_MAPPED}{_below(layers)}/")
 
 
@@ -212,7 +213,7 @@ def _below(layer: Path) -> str:
 
 
 def discard_overlay(layer: Path, target: Path, trash: Path) -> None:
-    """Unmount, and move the writable layer to `trash`; no error when neither is there."""
+    """Unmount `target`, and move the writable layer to `trash`; no error when neither is there."""
     unmount(target)
     inside("detached")
     if layer.exists() and not is_mounted(layer):
@@ -238,7 +239,8 @@ def _move_away(path: Path, trash: Path) -> None:
 
 
 async def empty_trash(trash: Path) -> None:
-    """Remove what `discard_overlay` moved away, in a thread: a machine may have left many files there."""
+    """Remove the layers and files that `discard_overlay` and `discard` moved to `trash`, in a thread: a machine may
+    have left many files there."""
     await in_thread(Pool.HOST, _empty, trash)
 
 
@@ -270,7 +272,8 @@ def bind(source: Path | str, target: Path, *, read_only: bool = False) -> None:
 
 
 def unmount(target: Path) -> None:
-    """Detach whatever is mounted at `target` now; the kernel drops it when its last user ends. Raises `OSError`."""
+    """Detach all that is mounted at `target` now; the kernel drops a mount when its last user ends. Raises
+    `OSError`."""
     while is_mounted(target):
         if _libc.umount2(os.fsencode(target), _DETACH | _NO_FOLLOW) != 0:
             code = ctypes.get_errno()
@@ -280,7 +283,7 @@ def unmount(target: Path) -> None:
 
 
 def mount(source: str, target: Path, fstype: str, flags: int, options: str = "") -> None:
-    """mount(2). Raises `OSError`."""
+    """Call mount(2). Raises `OSError`."""
     arguments = (os.fsencode(source), os.fsencode(target), fstype.encode(), ctypes.c_ulong(flags), os.fsencode(options))
     if _libc.mount(*arguments) != 0:
         code = ctypes.get_errno()
@@ -289,7 +292,7 @@ def mount(source: str, target: Path, fstype: str, flags: int, options: str = "")
 
 def detached_mount(source: str, fstype: str, *, options: Mapping[str, str | None]) -> int:
     """A descriptor of a mount, without devices, that is nowhere yet (`attach_tree`) and goes with its last descriptor.
-    `options` are the filesystem's own, those without a value as None. Raises `OSError`."""
+    `options` are the filesystem's own; an option without a value has None. Raises `OSError`."""
     made = _call(_FSOPEN, f"fsopen {fstype}", fstype.encode(), 1)
     try:
         for name, value in {"source": source, **options}.items():
@@ -324,7 +327,8 @@ _CLONE_FS, _CLONE_NEWNS = 0x200, 0x20000
 
 
 def privately(work: Callable[[], T]) -> T:
-    """Call `work` there; what it starts stays there. Raises `OSError`, and what `work` does."""
+    """Call `work` in a mount namespace of its own; mounts that it makes stay there. Raises `OSError`, and what `work`
+    does."""
 
     def enter() -> T:
         if _libc.unshare(_CLONE_FS | _CLONE_NEWNS) != 0:
@@ -342,12 +346,12 @@ _MACHINES = "/hawker-"  # in the control group of every machine's process, of wh
 
 
 class MountHolder(ValueObject, frozen=True):
-    """One process of a namespace; `namespace` is the kernel's number of it."""
+    """A process that holds mounts in another mount namespace; `namespace` is the kernel's number of that namespace."""
 
     pid: int
-    """As this process sees it."""
+    """The process id, as this process sees it."""
     name: str
-    """The first of its threads', at most 15 bytes: not its program's path."""
+    """The name of the process's first thread, at most 15 bytes: not its program's path."""
     namespace: int
 
     def __str__(self) -> str:
@@ -355,7 +359,8 @@ class MountHolder(ValueObject, frozen=True):
 
 
 def mount_holders(devices: Collection[Path]) -> dict[Path, tuple[MountHolder, ...]]:
-    """For each device that is held, a process of each foreign namespace that holds it; machines' own do not count."""
+    """For each device that is held, a process of each foreign mount namespace that holds it; machines' own namespaces
+    do not count."""
     numbers = {number: device for device in devices if (number := _number_of(device)) is not None}
     found: dict[Path, list[MountHolder]] = {}
     if numbers:
@@ -402,8 +407,8 @@ _FROM_DESCRIPTOR = 4
 
 
 def remount_root(pid: int, target: Path, path: str = "/") -> None:
-    """Mount at `target` what `pid` has as its root, or as the root of what is mounted at `path`; no change when
-    something is mounted there. Raises `OSError`."""
+    """Mount at `target` the tree that process `pid` has as its root, or has mounted at `path`; no change when something
+    is mounted at `target`. Raises `OSError`."""
     target.mkdir(parents=True, exist_ok=True)
     if is_mounted(target):
         return

@@ -27,19 +27,20 @@ _HEADER = struct.Struct("=IHHII")
 _TIMEOUT_S = 10.0
 _BUFFER = 1 << 17
 _AT_ONCE = 100
-"""An acknowledgement takes up to 2 KiB of the receive buffer, which has 208 KiB by default; one that finds no room is
-lost."""
+"""Requests that are sent before the answers are read. An acknowledgement takes up to 2 KiB of the receive buffer, which
+has 208 KiB by default; one that finds no room is lost."""
 
 
 class NetlinkRequest(ValueObject, frozen=True):
-    """One message. `ack` False is for the messages that frame a batch; error numbers in `tolerated` are success."""
+    """One message to the kernel. `ack` False is for the messages that frame a batch; error numbers in `tolerated` are
+    success."""
 
     kind: int
-    """The number of what is to be done, as the kernel's headers have it."""
+    """The number of the action, as the kernel's headers have it."""
     body: bytes
-    """All that follows the message's head."""
+    """The bytes that follow the message's head."""
     flags: int = 0
-    """Of `CREATE`, `REPLACE` and so on; those that each request has are added."""
+    """Flags of the request: `CREATE`, `REPLACE` and so on; the flags that each request has are added."""
     tolerated: frozenset[int] = frozenset()
     ack: bool = True
 
@@ -50,7 +51,7 @@ class NetlinkRequest(ValueObject, frozen=True):
 
 
 class NetlinkSocket:
-    """One protocol of netlink in one network namespace. Not for two threads at once."""
+    """A socket for one protocol of netlink in one network namespace. Not for two threads at once."""
 
     def __init__(self, protocol: int = socket.NETLINK_ROUTE) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
@@ -108,8 +109,8 @@ class NetlinkSocket:
                 yield body
 
     def ask(self, request: NetlinkRequest) -> bytes:
-        """The body of the one message that answers a question. Raises `OSError`, as `FileNotFoundError` for what is not
-        there."""
+        """The body of the one message that answers a question. Raises `OSError`, as `FileNotFoundError` when the object
+        is not there."""
         number = self._next()
         self._socket.send(request.encode(number))
         while True:
@@ -145,8 +146,8 @@ def _pieces(requests: Sequence[NetlinkRequest]) -> Iterator[Sequence[NetlinkRequ
 
 
 class HostSockets(ValueObject, frozen=True):
-    """Sockets of one namespace, whichever the thread that uses them is in: for links, addresses and routes, and for
-    packet rules."""
+    """Sockets of one network namespace, whichever namespace the thread that uses them is in: for links, addresses and
+    routes, and for packet rules."""
 
     routes: NetlinkSocket
     rules: NetlinkSocket
@@ -154,6 +155,6 @@ class HostSockets(ValueObject, frozen=True):
 
 @contextmanager
 def host_sockets() -> Iterator[HostSockets]:
-    """Sockets of the calling thread's namespace."""
+    """Sockets of the calling thread's network namespace, closed at the end of the block."""
     with NetlinkSocket() as routes, NetlinkSocket(NETLINK_NETFILTER) as rules:
         yield HostSockets(routes, rules)

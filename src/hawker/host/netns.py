@@ -59,8 +59,8 @@ def inside(path: Path, work: Callable[[], T]) -> T:
 
 
 def visit(path: Path, work: Callable[[], T]) -> T:
-    """Call `work` in the namespace bound to `path`, in this thread, which is back where it was afterwards. For a thread
-    that will not be used again: whoever could not come back must not serve others."""
+    """Call `work` in the namespace bound to `path`, in this thread, which is back in its own namespace afterwards. For
+    a thread that will not be used again: a thread that could not come back must not serve others."""
     home = os.open(_SELF, os.O_RDONLY | os.O_CLOEXEC)
     there = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -88,12 +88,13 @@ def inside_with(path: Path, work: Callable[[int], T]) -> T:
 
 
 def exists(path: Path) -> bool:
-    """Whether a namespace is bound there; a plain file, as after a reboot, is none."""
+    """Whether a namespace is bound to `path`; a plain file, as after a reboot, is none."""
     return is_mounted(path)
 
 
 def delete(path: Path) -> None:
-    """Unbind. The namespace ends with its last process; its interfaces go soon after. No error when there is none."""
+    """Unbind the namespace from `path`. It ends with its last process; its interfaces go soon after. No error when
+    there is none."""
     unmount(path)
     path.unlink(missing_ok=True)
 

@@ -84,12 +84,12 @@ class NodeNetwork:
         return self._directory / machine_id
 
     async def boot(self) -> None:
-        """Forwarding and packet rules. Raises `CannotStart`."""
+        """Turn on forwarding, and put the packet rules in place. Raises `CannotStart`."""
         await in_thread(Pool.HOST, allow_forwarding)
         await self.guard()
 
     async def guard(self) -> None:
-        """Packet rules, also for the networks that are there already. Raises `CannotStart`."""
+        """Put the packet rules in place, also for the networks that are there already. Raises `CannotStart`."""
         async with self._rules:
             self._removed = False
             plan = await in_thread(Pool.HOST, self._egress.plan)
@@ -98,15 +98,16 @@ class NodeNetwork:
         await self._run(lambda: admit_all(self.node_id, self._here()))
 
     async def guarded(self) -> bool:
-        """Whether the packet rules that were put in place are there; a node that is removed has none to miss."""
+        """Whether the packet rules that were put in place are still there; True for a node that is removed."""
         if self._removed:
             return True
         whole = await in_thread(Pool.HOST, has_rules, self.node_id)
         return whole and await in_thread(Pool.HOST, self._withholds)
 
     async def withhold(self, members: frozenset[str] | None = None) -> None:
-        """Where machines may not send, as it is now; from now on with these addresses of the fleet's members. Nothing
-        is touched where that is in force. Raises `Fault`; then what was in force stays in force."""
+        """Put the rules for where machines may not send in force, as the host is now; from now on with these addresses
+        of the fleet's members. No change where they are in force. Raises `Fault`; then what was in force stays in
+        force."""
         if members is not None:
             self._egress.members = members
         async with self._rules:
@@ -120,34 +121,34 @@ class NodeNetwork:
             self._mark = egress_mark(plan)
 
     async def serve_at(self, addresses: Mapping[int, frozenset[IPv6Address]]) -> None:
-        """These are the host's own in each network, for as long as its bridge is there; no others that were. Raises
-        `OSError`."""
+        """Give the host these addresses in each network, for as long as the network's bridge is there, and take away
+        those of the last call that are not among them. Raises `OSError`."""
         await self._run(partial(self._serve_at, addresses))
 
     async def admit_peers(self, networks: frozenset[int]) -> None:
-        """People's computers are let into these networks, each into its own, and into no others. Raises `OSError`."""
+        """Let people's computers into these networks, each into its own, and into no others. Raises `OSError`."""
         await self._run(partial(self._admit_peers, networks))
 
     async def dropped(self) -> Mapping[str, int]:
-        """Packets of machines that were dropped, by reason."""
+        """The number of packets of machines that were dropped, by reason."""
         return await in_thread(Pool.HOST, dropped_packets, self.node_id)
 
     async def ensure(self, plan: NetworkPlan) -> Path:
-        """The machine's namespace, with its link up, addresses and routes."""
+        """Make the machine's namespace, with its link up, addresses and routes. Returns its path."""
         return await self._run(partial(self._ensure, plan))
 
     async def reconnect(self, plan: NetworkPlan, pid: int) -> None:
-        """Bind the namespace of `pid` again if that was undone, and make good what is missing of its link, its
+        """Bind the namespace of process `pid` again if that was undone, and restore the missing parts of its link, its
         addresses and its routes, while the machine runs in it."""
         await self._run(partial(self._reconnect, plan, pid))
 
     async def lost(self, plans: Sequence[NetworkPlan]) -> dict[MachineId, str]:
-        """What is missing of running machines' networks, in a sentence each."""
+        """The missing parts of running machines' networks, in a sentence for each machine that lacks one."""
         places = {plan: self.path_of(plan.machine_id) for plan in plans}
         return await in_thread(Pool.HOST, what_is_lost, self.node_id, self._kind, places)
 
     async def link_names(self) -> tuple[str, ...]:
-        """The host's ends of machines' links that are named after a machine."""
+        """The names of the host's ends of machines' links that are named after a machine."""
         return await in_thread(Pool.HOST, self._names, f"{interface_prefix(self.node_id)}v")
 
     async def unlink(self, name: str) -> None:
@@ -168,8 +169,8 @@ class NodeNetwork:
         await self._run(self._sweep)
 
     async def remove_node(self) -> None:
-        """Remove everything of this node from the host but the forwarding switches. What is heard of the fleet from now
-        on makes no rules."""
+        """Remove everything of this node from the host but the forwarding switches. News of the fleet from now on makes
+        no rules."""
         async with self._rules:
             self._removed = True
         for machine_id in await self.list():
@@ -363,9 +364,9 @@ def _routed(plan: NetworkPlan) -> list[links.Interface]:
 
 
 def let_send(host: HostSockets, node_id: NodeId, bridge: int, plan: NetworkPlan, end: int | None) -> None:
-    """The link whose end on the host is `end` is in its bridge, says whose it is, and lets the machine's frames
-    through: until then, none. The bridge is told who is behind the link, and does not listen: frames to some groups of
-    802.1D come by no rule."""
+    """Put the link whose end on the host is `end` into its bridge, label it as the machine's, and let the machine's
+    frames through: until then, none passes. The bridge is told the machine's link address behind the link, and does not
+    learn: frames to some groups of 802.1D come by no rule."""
     assert end is not None, "the machine is plugged in"
     host.routes.apply(
         [
@@ -400,8 +401,8 @@ def has_chain(table: str, name: str) -> bool:
 
 
 def admit_all(node_id: NodeId, machines: Mapping[MachineId, Path]) -> None:
-    """Admit the networks and machines that are there already. Machines that an older hawker plugged in have links that
-    do not say whose they are."""
+    """Admit the networks and machines that are there already. Links that an older hawker made do not say which machine
+    they are of."""
     with host_sockets() as host:
         there = {link.index: link for link in links.links(host.routes)}
         labelled = {link.index: plan for link in there.values() if (plan := read_label(link.label)) is not None}
@@ -427,8 +428,8 @@ def _admit_unlabelled(
 
 
 def what_is_lost(node_id: NodeId, kind: MachineLink, places: Mapping[NetworkPlan, Path]) -> dict[MachineId, str]:
-    """What running machines' networks have lost, by one look at the links and rules of the host: a sentence for each
-    machine that has lost something. `places` are their namespaces."""
+    """The parts that running machines' networks have lost, by one look at the links and rules of the host: a sentence
+    for each machine that has lost one. `places` are their namespaces."""
     with host_sockets() as host:
         there = links.links(host.routes)
         host_side = _HostSide(

@@ -33,7 +33,8 @@ _SYS_NET = Path("/sys/class/net")
 
 
 class FilteredPort(NamedTuple):
-    """`protocol` is tcp or udp; `number` is 1 to 65535, or None for every port of it."""
+    """A port that a network policy allows. `protocol` is tcp or udp; `number` is 1 to 65535, or None for every port of
+    the protocol."""
 
     protocol: str
     number: int | None
@@ -44,7 +45,7 @@ FilteredPorts: TypeAlias = frozenset[FilteredPort]
 
 class PacketFilter(ValueObject, frozen=True):
     """What one machine may be sent (`ingress`) and send (`egress`): the ports, or None for everything; an empty set for
-    nothing new. `ipv4` None: it has no such address."""
+    nothing new. `ipv4` None: the machine has no IPv4 address."""
 
     machine_id: MachineId
     network_id: int
@@ -111,7 +112,8 @@ def mark(filters: Sequence[PacketFilter]) -> str:
 
 
 def policy_rules(node_id: NodeId, filters: Sequence[PacketFilter]) -> str:
-    """What `nft -f` reads, whole or not at all. Without filters there is no table."""
+    """The rules of the filters for `nft -f`, which applies them whole or not at all. Without filters there is no
+    table."""
     table = policy_table(node_id)
     if not filters:
         return f"table inet {table} {{}}\ndelete table inet {table}\n"
@@ -138,7 +140,8 @@ def policy_rules(node_id: NodeId, filters: Sequence[PacketFilter]) -> str:
 
 
 async def install_policies(node_id: NodeId, filters: Sequence[PacketFilter]) -> None:
-    """Raises `Fault` when `nft` refuses; then what was in force stays in force."""
+    """Put the rules of these filters in force, in place of the earlier ones. Raises `Fault` when `nft` refuses; then
+    what was in force stays in force."""
     reason = await refusal_of(policy_rules(node_id, filters))
     if reason:
         raise Fault(f"nft refused the rules of network policies: {reason}")
@@ -170,7 +173,7 @@ def _sorted(ports: FilteredPorts | None) -> list[tuple[str, int]] | None:
 
 
 class NodePacketFilters:
-    """Keeps `netpolicy.policies.HostFilters`. Not for two tasks at once."""
+    """The packet filters of one node's machines. Keeps `netpolicy.policies.HostFilters`. Not for two tasks at once."""
 
     def __init__(self, node_id: NodeId, switches: Path = _SWITCHES, load: Sequence[str] = _LOAD) -> None:
         self._node_id = node_id
@@ -179,7 +182,8 @@ class NodePacketFilters:
         self._load = load
 
     async def install_filters(self, wanted: Sequence[PacketFilter]) -> None:
-        """Raises `Fault` when the host cannot have them; then what was in force stays in force."""
+        """Put these filters in force, and no others. Raises `Fault` when the host cannot have them; then what was in
+        force stays in force."""
         if wanted:
             why = await self.lack_of_filters()
             if why:
@@ -192,8 +196,8 @@ class NodePacketFilters:
         return await in_thread(Pool.HOST, lambda: self._stand(wanted) and not self._hidden(wanted))
 
     async def lack_of_filters(self) -> str:
-        """Loads what is missing, if it can be had. Other bridges of the host go on as before: their packets do not come
-        by packet rules all of a sudden."""
+        """Why this host cannot have filters, "" where it can. Loads the missing kernel module, if it can be had. Other
+        bridges of the host go on as before: the module does not send their packets through packet rules."""
         if self._switches.is_dir():
             return ""
         with suppress(FileNotFoundError):

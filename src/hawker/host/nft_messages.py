@@ -28,19 +28,20 @@ _LIST_ELEMENT, _KEY, _VALUE = 1, 1, 1
 
 
 class Element(ValueObject, frozen=True):
-    """One of a named set of a table; `key` as the kernel has it, each part padded to a multiple of four bytes."""
+    """An element of a named set of a table; `key` is as the kernel has it, each part padded to a multiple of four
+    bytes."""
 
     family: int
-    """`INET` or `BRIDGE`."""
+    """The table's family: `INET` or `BRIDGE`."""
     table: str
-    """Its name."""
+    """The table's name."""
     set: str
-    """Its name in the table."""
+    """The set's name in the table."""
     key: bytes
 
 
 def look_up_table(name: str, family: int = INET) -> NetlinkRequest:
-    """Answered with the table; ENOENT when it is not there."""
+    """A request that the kernel answers with the table; ENOENT when the table is not there."""
     return NetlinkRequest(_GET_TABLE, _nfgen(family, 0) + _attribute(_TABLE, _text(name)), ack=False)
 
 
@@ -56,17 +57,18 @@ def remove_table(name: str, family: int = INET) -> Sequence[NetlinkRequest]:
 
 
 def add_elements(elements: Iterable[Element]) -> Sequence[NetlinkRequest]:
-    """Those that are there already stay."""
+    """Requests that add elements to their sets. Elements that are there already stay."""
     return _batch([NetlinkRequest(_NEW_ELEMENT, _body(each), CREATE, frozenset({_EEXIST})) for each in elements])
 
 
 def delete_element(element: Element) -> Sequence[NetlinkRequest]:
-    """No error when it is gone. One alone, since the kernel would refuse all others with it."""
+    """Requests that delete one element; no error when it is gone. One element alone, since the kernel would refuse all
+    others with it."""
     return _batch([NetlinkRequest(_DELETE_ELEMENT, _body(element), 0, frozenset({_ENOENT}))])
 
 
 def list_elements(family: int, table: str, name: str) -> NetlinkRequest:
-    """To be dumped, and read by `read_keys`."""
+    """A request for all elements of a set, to be dumped, and read by `read_keys`."""
     body = _nfgen(family, 0) + _attribute(_TABLE, _text(table)) + _attribute(_NAME, _text(name))
     return NetlinkRequest(_GET_ELEMENT, body, DUMP, ack=False)
 
@@ -80,12 +82,13 @@ def read_keys(body: bytes) -> Iterator[bytes]:
 
 
 def list_counters(table: str) -> NetlinkRequest:
-    """To be dumped, and read by `read_counters`. Other named objects of the table have no packets."""
+    """A request for all counters of a table, to be dumped, and read by `read_counters`. Other named objects of the
+    table have no packets."""
     return NetlinkRequest(_GET_OBJECT, _nfgen(INET, 0) + _attribute(_TABLE, _text(table)), DUMP, ack=False)
 
 
 def read_counters(body: bytes) -> Iterator[tuple[str, int]]:
-    """Name and packets of the counter in one message of the answer."""
+    """The name and the number of packets of the counter in one message of the answer."""
     attributes = body[_NFGEN_SIZE:]
     name = next(_find(attributes, _OBJECT_NAME), b"").rstrip(b"\0").decode()
     for data in _find(attributes, _OBJECT_DATA):

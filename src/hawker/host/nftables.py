@@ -29,8 +29,8 @@ _MACHINES = 65535  # in a set; frames of others than machines never come here
 
 
 class LinkLimits(ValueObject, frozen=True):
-    """Of each machine; 0: none. `connections` that it began and that are open at once, `connections_per_s` that it
-    begins, with ten seconds' worth at once, `packets_per_s` that it sends."""
+    """The limits of each machine's link; 0: none. `connections` that it began and that are open at once,
+    `connections_per_s` that it begins, with ten seconds' worth at once, `packets_per_s` that it sends."""
 
     connections: int = 8192
     connections_per_s: int = 500
@@ -42,7 +42,7 @@ OVER_CONNECTIONS, OVER_CONNECTION_RATE, OVER_PACKET_RATE = (
     "over_connection_rate",
     "over_packet_rate",
 )
-"""The counters of packets that were dropped for these limits."""
+"""The names of the counters of packets that were dropped for these limits."""
 
 # Re-reading it keeps the set's elements: `flush table` empties chains only. The pair is the same bridge twice; it
 # passes what the host routes within a network, and bridged traffic where br_netfilter shows it to these hooks.
@@ -160,7 +160,7 @@ _API = {
     f" ip6 daddr & ::ffff:ffff:ffff:ffff:ffff == ::3 tcp dport {API_PORT} dnat ip6 to [{RESOLVER}]:{API_PORT}",
     "translated": f"ip6 daddr {RESOLVER} tcp dport {API_PORT} ct status dnat accept",
 }
-"""Rules that are there where the node's API is for machines, by key of the template."""
+"""Rules that are there where machines may reach the node's API, by key of the template."""
 
 
 def table_name(node_id: NodeId) -> str:
@@ -168,10 +168,10 @@ def table_name(node_id: NodeId) -> str:
 
 
 def ruleset(node_id: NodeId, limits: LinkLimits | None = None, *, api: bool = False) -> str:
-    """What `nft -f` reads; with `api` machines and people's computers reach the node's API, these at the address of
-    their network's resolver, since it is in their network. Applied whole or not at all; applying it again
-    changes nothing but that each machine's connections are counted from then on: an element of these sets keeps the
-    limit that it was made with."""
+    """The node's rules for `nft -f`; with `api` machines and people's computers reach the node's API, the computers at
+    the address of their network's resolver, since it is in their network. Applied whole or not at all; applying them
+    again changes nothing but that each machine's connections are counted from then on: an element of these sets keeps
+    the limit that it was made with."""
     table = table_name(node_id)
     rules = _RULES.format(
         table=table,
@@ -225,7 +225,8 @@ async def install(node_id: NodeId, limits: LinkLimits | None = None, more: str =
 
 
 async def refusal_of(rules: str) -> str:
-    """Apply what `nft -f` reads, whole or not at all; why not, or "". Raises `FileNotFoundError` without nft."""
+    """Apply rules by `nft -f`, whole or not at all. Returns why they were refused, or "". Raises `FileNotFoundError`
+    without nft."""
     done = await anyio.run_process(["nft", "-f", "-"], input=rules.encode(), check=False)
     if done.returncode == 0:
         return ""
@@ -233,20 +234,20 @@ async def refusal_of(rules: str) -> str:
 
 
 def admit_network(node_id: NodeId, bridge: str) -> Sequence[NetlinkRequest]:
-    """Let the machines behind `bridge` talk to each other, and to those of their network behind the mesh."""
+    """Let the machines behind `bridge` talk to each other, and to the machines of their network behind the mesh."""
     return add_elements([_pair(node_id, bridge), _prefix(node_id, bridge)])
 
 
 def admit_peers(rules: NetlinkSocket, node_id: NodeId, networks: Iterable[int]) -> None:
-    """Let people's computers into these networks, each into its own. Many are let in one batch after the other, since
-    the answers to a batch wait in the socket's receive buffer until all of it is done."""
+    """Let people's computers into these networks, each into its own. Many networks are admitted in one batch after the
+    other, since the answers to a batch wait in the socket's receive buffer until all of it is done."""
     elements = [_peer_network(node_id, each) for each in networks]
     for at in range(0, len(elements), _IN_BATCH):
         rules.apply(add_elements(elements[at : at + _IN_BATCH]))
 
 
 def forget_peers(rules: NetlinkSocket, node_id: NodeId, networks: Iterable[int]) -> None:
-    """They are let into these no more."""
+    """Let people's computers into these networks no more."""
     for each in networks:
         rules.apply(delete_element(_peer_network(node_id, each)))
 

@@ -13,18 +13,19 @@ from enum import IntEnum
 from pathlib import Path
 
 WRITES = "own"
-"""The folder of such a process that it may write in, in the one that it reads."""
+"""The name of the folder that such a process may write in, within the folder that it reads."""
 _CAPABILITIES = 0x20080522
-"""Version 3: two words for each set."""
+"""The version of the capability sets: version 3, with two words for each set."""
 _DUMPABLE, _KEEP_CAPABILITIES, _NO_NEW_PRIVILEGES = 4, 8, 38
 _PARENT_DEATH, _GET_PARENT_DEATH = 1, 2
 _CODECS = ("ascii", "idna", "latin-1", "utf-8")
-"""Python imports them when one is first used, and host names are read by one of them."""
+"""Codecs that `become` loads beforehand: Python imports a codec when it is first used, and host names are read by one
+of them."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Capability(IntEnum):
-    """Those of capabilities(7) that a user of ours may need."""
+    """The capabilities of capabilities(7) that a user of ours may need."""
 
     SETGID = 6
     SETUID = 7
@@ -43,10 +44,10 @@ def can_become(user: int) -> bool:
 
 
 def become(user: int, *, keep: Collection[Capability] = ()) -> None:
-    """This process, with all of its threads, is `user` and in the group of that number alone, for good. It has `keep`
-    in effect and no other right, and no program that it executes gets more. To be called while there is one thread, and
-    once all is imported that it will ever use: it may not be able to read what is installed. It is still to end with
-    its parent if it was. Raises `OSError`."""
+    """Make this process, with all of its threads, the user `user` in the group of that number alone, for good. It has
+    `keep` in effect and no other right, and no program that it executes gets more. To be called while there is one
+    thread, and once all modules are imported that the process will ever use: it may not be able to read what is
+    installed. It still ends with its parent if it did before. Raises `OSError`."""
     for each in _CODECS:
         codecs.lookup(each)
     parent_death = ctypes.c_int()
@@ -66,8 +67,8 @@ def become(user: int, *, keep: Collection[Capability] = ()) -> None:
 
 
 def make_folder(folder: Path, user: int | None) -> None:
-    """Make the folder of a process, in which root writes and `user` reads, and the one in it that `user` writes in; for
-    None it has our own user, and writes in the same places."""
+    """Make the folder of a process, in which root writes and `user` reads, and the folder in it that `user` writes in;
+    with None the process has our own user, and writes in the same places."""
     folder.mkdir(mode=0o700, exist_ok=True)
     own = folder / WRITES
     own.mkdir(mode=0o700, exist_ok=True)
@@ -77,15 +78,15 @@ def make_folder(folder: Path, user: int | None) -> None:
 
 
 def show_to(user: int | None, place: Path, *, writable: bool = False) -> None:
-    """Let `user` read what we have written, and write to it if that is said: a socket, or a lock."""
+    """Let `user` read what we have written at `place`, and with `writable` write to it: a socket, or a lock."""
     if user is not None:
         os.chown(place, -1, user)
         place.chmod(0o660 if writable else 0o640)
 
 
 def read_own(place: Path, most_bytes: int = 1 << 20) -> bytes:
-    """The beginning of a file that such a process has written: no link, and nothing that could be waited for. Raises
-    `OSError`."""
+    """The first `most_bytes` of a file that such a process has written; it may be no link, and nothing that could be
+    waited for. Raises `OSError`."""
     fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):

@@ -14,21 +14,21 @@ _CONNTRACK = Path("/proc/sys/net/netfilter")
 _LINKS = Path("/sys/class/net")
 
 REASONS = (WITHHELD, OVER_CONNECTIONS, OVER_CONNECTION_RATE, OVER_PACKET_RATE)
-"""Why packets of machines are dropped."""
+"""The reasons why packets of machines are dropped."""
 
 
 class TrackedConnections(ValueObject, frozen=True):
-    """The kernel's connection tracking (conntrack), which the host and all its machines share: entries there, and the
-    most there may be. A full table drops everybody's new connections."""
+    """The kernel's connection tracking (conntrack), which the host and all its machines share: the number of entries,
+    and the most there may be. A full table drops everybody's new connections."""
 
     entries: int
-    """0 to `most`."""
+    """The number of entries, 0 to `most`."""
     most: int
-    """As the host's administrator has set it."""
+    """The most entries there may be, as the host's administrator has set it."""
 
     @property
     def share(self) -> float:
-        """0 to 1."""
+        """The part of the table that is used, 0 to 1."""
         return self.entries / self.most if self.most else 0.0
 
 
@@ -36,13 +36,14 @@ class LinkTraffic(ValueObject, frozen=True):
     """Bytes through a machine's link since it was made, as the machine sees them."""
 
     received_bytes: int
-    """What came to the machine."""
+    """Bytes that came to the machine."""
     sent_bytes: int
-    """What the machine sent."""
+    """Bytes that the machine sent."""
 
 
 def link_traffic(name: str, directory: Path = _LINKS) -> LinkTraffic | None:
-    """By the host's end of the link, which receives what the machine sends; None when it is not there."""
+    """The traffic by the counters of the host's end of the link, which receives the bytes that the machine sends; None
+    when that end is not there."""
     try:
         sent, received = (int((directory / name / "statistics" / f"{way}_bytes").read_text()) for way in ("rx", "tx"))
     except (OSError, ValueError):
@@ -51,7 +52,7 @@ def link_traffic(name: str, directory: Path = _LINKS) -> LinkTraffic | None:
 
 
 def connection_table(directory: Path = _CONNTRACK) -> TrackedConnections | None:
-    """None where the kernel tracks no connections yet."""
+    """The connection tracking of the host; None where the kernel tracks no connections yet."""
     try:
         count, most = ((directory / f"nf_conntrack_{name}").read_text() for name in ("count", "max"))
     except FileNotFoundError:
@@ -60,7 +61,8 @@ def connection_table(directory: Path = _CONNTRACK) -> TrackedConnections | None:
 
 
 def dropped_packets(node_id: NodeId) -> Mapping[str, int]:
-    """By reason, since the rules were last put in place; none while they are missing."""
+    """The number of dropped packets by reason, since the rules were last put in place; empty while the rules are
+    missing."""
     with NetlinkSocket(NETLINK_NETFILTER) as rules:
         found = {
             name: packets

@@ -22,9 +22,9 @@ _log = bind("hawker.beside")
 
 
 class ProcessGuard:
-    """`folder` is the program's, in the data directory; `program` is the command of `hawker` that it runs. A program
-    that writes its version there begins anew after SIGHUP: one of another version than `version` is told to. `user` is
-    who it becomes once it has begun, None for us."""
+    """Keeps one process beside the daemon alive. `folder` is the program's, in the data directory; `program` is the
+    command of `hawker` that it runs. A program that writes its version there begins anew after SIGHUP: it is sent
+    SIGHUP when its version is not `version`. The process becomes `user` once it has begun, None for our own user."""
 
     def __init__(
         self, data_dir: Path, folder: Path, clock: Clock, program: str, version: str = "", user: int | None = None
@@ -40,14 +40,14 @@ class ProcessGuard:
 
     @property
     def is_there(self) -> bool:
-        """Whether one lives, be it an earlier daemon's."""
+        """Whether the process lives, also one that an earlier daemon has started."""
         return self._holder() is not None
 
     def prepare(self) -> None:
         make_folder(self._folder, self._user)
 
     async def serve(self) -> None:
-        """Keep one alive, until cancelled, when it lives on; or until it is ended."""
+        """Keep the process alive, until cancelled, when it lives on; or until `end` is called."""
         pause_s = 0.0
         self._renew()
         while not self._ending:
@@ -64,7 +64,7 @@ class ProcessGuard:
             await self._clock.sleep(pause_s)
 
     async def end(self) -> None:
-        """Returns when it has ended, or after 5 s; no other is started."""
+        """End the process. Returns when it has ended, or after 5 s; no other is started."""
         self._ending = True
         holder = self._holder() or self._child
         if holder is None:

@@ -22,14 +22,14 @@ from hawker.value_object import ValueObject
 
 _PROC = Path("/proc")
 _VMMS = ("qemu-system-x86", "qemu-system-aar", "firecracker", "cloud-hyperviso")
-"""As the kernel has their names, cut to 15 bytes."""
+"""The programs of VMMs, as the kernel has their names, cut to 15 bytes."""
 
 _MACHINE_VARIABLE = "FLY_MACHINE_ID="
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Residue:
-    """One thing on the host. `bears` is all text by which it can be told whose it is."""
+    """One thing on the host. `bears` is all text by which its node, directory or machine can be told."""
 
     kind: str
     name: str
@@ -161,7 +161,7 @@ _SYS_NET = Path("/sys/class/net")
 
 
 def mounted(machines: Path) -> Mapping[MachineId, InstanceId]:
-    """Whose writable layer is at each machine's root, or at those of its containers."""
+    """The instance whose writable layer is at each machine's root, or at those of its containers."""
     found = {}
     for mount in mounts(machines):
         layer = _layer_of(mount)
@@ -184,7 +184,7 @@ def networks(directory: Path) -> frozenset[MachineId]:
 
 
 def volumes(directory: Path) -> Mapping[VolumeId, int]:
-    """The volumes that have a file, and how many bytes."""
+    """The volumes that have a file, and the size of each file in bytes."""
     files = directory.glob("vol_*/disk") if directory.is_dir() else ()
     return {VolumeId(file.parent.name): file.stat().st_size for file in files}
 
@@ -195,13 +195,13 @@ def volumes_mounted(directory: Path) -> frozenset[VolumeId]:
 
 
 def snapshots(directory: Path) -> frozenset[SnapshotId]:
-    """Those that are whole; drafts count for nothing."""
+    """The snapshots that are whole; drafts count for nothing."""
     names = [file.name for file in directory.iterdir()] if directory.is_dir() else []
     return frozenset(SnapshotId(name) for name in names if is_snapshot_id(name))
 
 
 def pilots(machines: Path) -> Counter[MachineId]:
-    """How many pilots live of each machine, or keepers of those whose pilots are inside a VMM. Both hold the journal
+    """The number of living pilots of each machine, or of keepers where the pilot is inside a VMM. Both hold the journal
     open, even one that was removed."""
     found: Counter[MachineId] = Counter()
     for folder in _PROC.iterdir():
@@ -231,8 +231,9 @@ def _open_files(process: Path) -> Iterator[Path]:
 
 
 class RecordedClaims(ValueObject, frozen=True):
-    """What may be on the host while nothing is under way: of which node and directory, which machines are recorded,
-    and of which processes run. Of `guests` nothing is mounted. The machines' resolver is there while machines are."""
+    """What may be on the host while nothing is under way: of which node and directory, which machines are recorded, and
+    the processes of which machines run. With `guests` nothing of machines is mounted. The machines' resolver is there
+    while machines are."""
 
     node_id: NodeId
     data_dir: Path
@@ -242,8 +243,8 @@ class RecordedClaims(ValueObject, frozen=True):
 
 
 def unclaimed(traces: Iterable[Residue], claims: RecordedClaims) -> list[str]:
-    """The residue of a node that nothing accounts for. Layers that its daemon has ready for later starts are mounted
-    where nobody sees them."""
+    """The residue of a node that nothing accounts for. The mounts of layers that its daemon has ready for later starts
+    are seen by nobody."""
     traces = list(traces)
     loops = {
         trace
@@ -259,7 +260,7 @@ def _is_mounted(loop: Residue, traces: Iterable[Residue]) -> bool:
 
 
 _BESIDE = ("dns", "presence", "edge", "edge-process")
-"""Processes of a node that are there while it has machines, beside the daemon."""
+"""Commands of processes that a node has beside the daemon while it has machines."""
 
 
 def _is_claimed(trace: Residue, claims: RecordedClaims) -> bool:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove it with all that is in it. No link is followed, and nothing is kept for each level: what is in a directory
-    below is moved up beside it first. Nobody may write there any more. No error when it is not there."""
+    """Remove a directory with all that is in it. No link is followed, and no memory is used for each level: the entries
+    of a directory below are moved up beside it first. Nobody may write there any more. No error when it is not
+    there."""
     with suppress(FileNotFoundError):
         names = _new_names(directory)
         while below := _remove_files(directory):

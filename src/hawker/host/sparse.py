@@ -28,37 +28,38 @@ _NO_RANGE = frozenset({errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS
 
 
 class Way(StrEnum):
-    """How it was copied: sharing the blocks, or with blocks of its own."""
+    """The way in which a file was copied: sharing the blocks, or with blocks of its own."""
 
     REFLINK = "reflink"
     COPY = "copy"
 
 
 class Drafted(ValueObject, frozen=True):
-    """`allocated_bytes` is what the draft takes of the disk, or shares with its source."""
+    """A draft of a copy. `allocated_bytes` is how many bytes the draft takes of the disk, or shares with its source."""
 
     way: Way
     allocated_bytes: int
 
 
 async def draft(source: Path, target: Path) -> Drafted:
-    """Copy in a thread, over what an earlier try left. When cancelled it ends within a piece, and nothing is left.
-    Raises `OSError`, on a full disk for one, and `UnreadableBytes` for what the source's disk cannot read."""
+    """Copy `source` to `target` in a thread, over what an earlier try left. When cancelled it ends within a piece, and
+    nothing is left. Raises `OSError`, on a full disk for example, and `UnreadableBytes` for bytes that the source's
+    disk cannot read."""
     return await in_thread(Pool.HOST, draft_here, source, target)
 
 
 async def publish(drafted: Path, name: Path) -> None:
-    """Durably, under its name. A draft that is gone was published before."""
+    """Make a draft durable, under its name. A draft that is gone was published before."""
     await in_thread(Pool.HOST, _publish, drafted, name)
 
 
 def draft_file(name: Path) -> Path:
-    """Where the draft of what is to have this name lies."""
+    """The path of the draft of a file that is to have this name."""
     return name.with_name(f"{name.name}.draft")
 
 
 def allocated_bytes(file: Path) -> int:
-    """What a file takes of the disk."""
+    """The bytes that a file takes of the disk."""
     return file.stat().st_blocks * SECTOR_BYTES
 
 
@@ -71,13 +72,14 @@ def shares_blocks(directory: Path) -> bool:
 
 
 def clone(source: Path, target: Path) -> bool:
-    """A new file with the source's blocks as they are at one moment; whether the file system can."""
+    """Make a new file with the source's blocks as they are at one moment. Returns whether the file system can do
+    that."""
     with source.open("rb") as file, target.open("xb") as made:
         return _reflink(file.fileno(), made.fileno())
 
 
 def draft_here(source: Path, target: Path) -> Drafted:
-    """The same in the calling thread, which must be one of anyio's."""
+    """Do what `draft` does in the calling thread, which must be one of anyio's."""
     target.unlink(missing_ok=True)
     made = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -112,8 +114,8 @@ def _reflink(source: int, target: int) -> bool:
 
 
 def stored_pieces(source: int, size: int, begin: int = 0) -> Iterator[tuple[int, int]]:
-    """(offset, length) of the bytes that are stored from `begin` on, in pieces. Where holes cannot be told, that is all
-    of them."""
+    """The (offset, length) of each piece of the bytes that are stored from `begin` on. Where holes cannot be told, that
+    is all of them."""
     end = begin
     while end < size:
         try:

@@ -32,8 +32,8 @@ def spawn(
     stdio: int | None = None,
 ) -> int:
     """Start `argv` (a path first) with `stdio`, else /dev/null, as its standard streams and `fds` as 3, 4, ... Returns
-    its pid, which the caller must `reap`. With `hidden`, the program and what it starts do not see what is mounted
-    there; they alone see what `stage` mounts; with `session` it leads a session of its own, and no signal to our
+    its pid, which the caller must `reap`. With `hidden`, the program and its children do not see the mount there; they
+    alone see the mounts that `stage` makes; with `session` the program leads a session of its own, and no signal to our
     terminal reaches it."""
     start = partial(_spawn, argv, fds, session, stdio)
     if hidden is None and stage is None:

@@ -20,7 +20,7 @@ _SOCKET_WANTED = "hawker.socket must have exactly one ListenStream=ADDRESS:PORT"
 
 
 def handed_over(environ: MutableMapping[str, str], pid: int) -> socket.socket | None:
-    """The listening TCP socket that systemd holds for us; none when we were not started through one. Raises
+    """The listening TCP socket that systemd holds for us; None when we were not started through one. Raises
     `CannotStart` when something else was handed over."""
     meant_for, count = environ.pop("LISTEN_PID", ""), environ.pop("LISTEN_FDS", "")
     names = environ.pop("LISTEN_FDNAMES", "")
@@ -50,9 +50,9 @@ def _listens(listener: socket.socket) -> bool:
 
 
 class Notifier(ValueObject, frozen=True):
-    """Tells systemd how we are; nobody, when `address` is empty. Every message is one datagram that is never waited
-    for: a service manager that does not listen must not stop a node. `watchdog_s` is how long it puts up with silence.
-    """
+    """Tells systemd that the node is ready, alive or stopping; sends nothing when `address` is empty. Every message is
+    one datagram that is never waited for: a service manager that does not listen must not stop a node. `watchdog_s` is
+    how many seconds of silence systemd bears."""
 
     address: str = ""
     watchdog_s: float = inf
@@ -71,8 +71,8 @@ class Notifier(ValueObject, frozen=True):
         self._send("STOPPING=1\nSTATUS=stopping; machines go on running")
 
     async def keep_alive(self, clock: Clock) -> None:
-        """For as long as it runs, and the event loop with it, systemd knows that we are not stuck. Returns at once when
-        nobody watches."""
+        """Tell systemd again and again that we are not stuck, for as long as this runs, and the event loop with it.
+        Returns at once when nobody watches."""
         while self.watchdog_s < inf:
             self._send("WATCHDOG=1")
             await clock.sleep(self.watchdog_s / 3)

@@ -17,7 +17,7 @@ from hawker.value_object import ValueObject
 SECTOR_BYTES = 4096
 TRIES = 3
 SEARCHED_SECTORS = 16
-"""So many in a row are tried at most, to be told as lost together."""
+"""The most sectors in a row that are tried, to be told as lost together."""
 
 _OF_THE_DISK = frozenset(
     {errno.EIO, errno.ENODATA, errno.EREMOTEIO, errno.EILSEQ, errno.EBADMSG}
@@ -29,7 +29,7 @@ class FileRange(ValueObject, frozen=True, order=True):
 
     offset: int
     count: int
-    """Of bytes, 1 or more."""
+    """The number of bytes, 1 or more."""
 
     @property
     def end(self) -> int:
@@ -37,7 +37,8 @@ class FileRange(ValueObject, frozen=True, order=True):
 
 
 class UnreadableBytes(OSError):
-    """`lost` begins with the first byte that cannot be read, and is of whole sectors; what lies behind is not known."""
+    """Some bytes of a file cannot be read. `lost` begins with the first of them, and is of whole sectors; whether bytes
+    behind it can be read is not known."""
 
     def __init__(self, file: Path, lost: FileRange) -> None:
         super().__init__(errno.EIO, f"byte {lost.offset} cannot be read", str(file))
@@ -60,13 +61,14 @@ def joined(ranges: Iterable[FileRange]) -> tuple[FileRange, ...]:
 
 
 def is_of_the_disk(error: OSError) -> bool:
-    """Whether it says that a sector cannot be read."""
+    """Whether the error says that a sector of the disk cannot be read."""
     return error.errno in _OF_THE_DISK
 
 
 class PatientReader:
-    """Of one open file. `lost`, in order, was noted as lost: it is zeros, and is not read. None for a caller who takes
-    no loss; for any other the search goes on to the end of what is lost there, though not far."""
+    """Reads one open file. `lost`, in order, are ranges that were noted as lost: they are read as zeros, without the
+    disk. None for a caller that takes no loss; for any other the search goes on to the end of the lost bytes there,
+    though not far."""
 
     def __init__(self, file: Path, fd: int, lost: Sequence[FileRange] | None = None) -> None:
         self._file = file
@@ -76,7 +78,7 @@ class PatientReader:
         self._searched = 1 if lost is None else SEARCHED_SECTORS
 
     def read(self, offset: int, count: int) -> bytes:
-        """All of it, as far as the file goes. Raises `UnreadableBytes`."""
+        """All `count` bytes from `offset` on, as far as the file goes. Raises `UnreadableBytes`."""
         parts = list[bytes]()
         while count > 0 and (part := self.read_some(offset, count)):
             parts.append(part)
@@ -84,8 +86,8 @@ class PatientReader:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_some(self, offset: int, count: int) -> bytes:
-        """At least one byte, unless the file ends; all of it, unless some cannot be read. Raises `UnreadableBytes` only
-        for what is at `offset` itself."""
+        """At least one byte, unless the file ends; all `count` bytes, unless some cannot be read. Raises
+        `UnreadableBytes` only for the byte at `offset` itself."""
         place = bisect_right(self._begins, offset)
         if place and offset < self._lost[place - 1].end:
             left = os.fstat(self.fd).st_size - offset
@@ -155,7 +157,7 @@ def _past_the_cache(file: Path, fd: int) -> Iterator[Callable[[int], bytes]]:
 
 
 def read_all(fd: int, offset: int, count: int) -> bytes:
-    """As many bytes as there are. Raises `OSError`."""
+    """The `count` bytes from `offset` on, or as many as there are. Raises `OSError`."""
     parts = list[bytes]()
     while count > 0 and (part := os.pread(fd, count, offset)):
         parts.append(part)

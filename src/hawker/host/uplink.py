@@ -20,18 +20,20 @@ else:
     resolver = deferred("dns.resolver")
 
 OwnAddress: TypeAlias = Callable[[int], str | None]
-"""From 4 or 6 to an address, or None where the host has no way outwards."""
+"""A function from 4 or 6 to an address of the host, or None where the host has no way outwards."""
 
 _FAR = {4: (socket.AF_INET, "192.0.2.1"), 6: (socket.AF_INET6, "2001:db8::1")}  # of nobody: RFC 5737 and 3849
 _ANY_PORT = 9
 _ANSWER_S = 5.0
 
 _FILES = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
-"""The first holds the real servers where the second only names a stub on loopback."""
+"""Files with the host's name servers; the first holds the real servers where the second only names a stub on
+loopback."""
 
 
 def own_address(version: int) -> str | None:
-    """Read anew at each call, since hosts move between networks."""
+    """The host's own address of IP version 4 or 6, None where it has no way outwards. Read anew at each call, since
+    hosts move between networks."""
     family, far = _FAR[version]
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -42,7 +44,7 @@ def own_address(version: int) -> str | None:
 
 
 async def addresses_of(name: str) -> tuple[str, ...]:
-    """What a host's name leads to now, as this host's name servers have it; none when it leads nowhere."""
+    """The addresses of a host's name now, as this host's name servers have it; empty when it has none."""
     return await in_thread(Pool.NAMES, _look_up, name)
 
 
@@ -55,13 +57,13 @@ def _look_up(name: str) -> tuple[str, ...]:
 
 
 async def records_of(name: str, kind: str) -> tuple[str, ...]:
-    """What this host's name servers say of a name: its texts (TXT), or where it is an alias of (CNAME). None when they
-    say nothing, or do not answer."""
+    """The records of a name at this host's name servers: its texts (TXT), or the name that it is an alias of (CNAME).
+    Empty when they say nothing, or do not answer."""
     return await in_thread(Pool.NAMES, lambda: ask_records(resolver.Resolver(), name, kind))
 
 
 def ask_records(servers: "resolver.Resolver", name: str, kind: str) -> tuple[str, ...]:
-    """As `records_of`, of these servers."""
+    """The records as of `records_of`, from these servers."""
     try:
         found = servers.resolve(name, kind, search=False, lifetime=_ANSWER_S)
     except (exception.DNSException, OSError, ValueError):
@@ -77,8 +79,8 @@ def _words(record: Any) -> str:
 
 
 def nameservers() -> tuple[str, ...]:
-    """Read anew at each call, since hosts move between networks. Empty when there is none but on loopback, which a
-    machine's own loopback is not."""
+    """The addresses of the host's name servers. Read anew at each call, since hosts move between networks. Empty when
+    all are on loopback, which a machine's own loopback is not."""
     for file in _FILES:
         if file.exists():
             return parse_resolv_conf(file.read_text())
@@ -109,11 +111,12 @@ _OURS = re.compile("hw[0-9a-f]{4}(n[a-z2-7]{7}|m)")
 _UP, _GATEWAY, _REJECT, _ANYCAST, _LOCAL = 0x1, 0x2, 0x200, 0x100000, 0x80000000
 _LOOPBACK = "lo"
 _SHORTEST4, _SHORTEST6 = 8, 16
-"""A shorter prefix is no network but a way out, such as the halves of the world that a VPN routes to its device."""
+"""The shortest prefixes of a network, of IPv4 and IPv6. A shorter prefix is no network but a way out, such as the
+halves of the world that a VPN routes to its device."""
 
 
 def connected_networks(routes: Path = _ROUTES) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Read anew at each call. Those of the calling thread's namespace."""
+    """The networks that the host is in, in the calling thread's namespace. Read anew at each call."""
     four = sorted(set(_connected4((routes / "route").read_text())))
     return *four, *sorted(set(_connected6((routes / "ipv6_route").read_text())))
 

@@ -24,7 +24,7 @@ _LOAD_TIMEOUT_S = 30.0
 
 
 class VfioRefusal(StrEnum):
-    """Why a device cannot be handed out."""
+    """The reason why a device cannot be handed out."""
 
     GONE = "gone"
     NO_IOMMU = "no IOMMU"
@@ -35,7 +35,7 @@ class VfioRefusal(StrEnum):
 
 
 class DeviceRefused(Unavailable):
-    """Says what to do; may succeed later, once somebody has done it."""
+    """A device cannot be given to a machine. The message says what to do; a retry may succeed once that is done."""
 
     def __init__(self, refusal: VfioRefusal, address: str, what: str) -> None:
         super().__init__(f"device {address} cannot be given to a machine: {what}")
@@ -43,8 +43,8 @@ class DeviceRefused(Unavailable):
 
 
 class PciDevices:
-    """Keeps `worker.lifecycle.host_adapters.Devices`. `known` are the addresses of all devices that the node hands out:
-    no two machines may have one group of the IOMMU between them."""
+    """The PCI devices that the node hands out. Keeps `worker.lifecycle.host_adapters.Devices`. `known` are the
+    addresses of all these devices: no two machines may have one group of the IOMMU between them."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class PciDevices:
         self._change = anyio.Lock()
 
     async def take(self, addresses: Sequence[str]) -> None:
-        """Make these ready for one machine, as its own and fresh. Raises `DeviceRefused`. Only while nobody has them
-        open: a reset would end what runs on them."""
+        """Make these devices ready for one machine, as its own and fresh. Raises `DeviceRefused`. Only while nobody has
+        them open: a reset would end the work on them."""
         async with self._change:
             await in_thread(Pool.HOST, self._take, addresses)
 
@@ -170,7 +170,7 @@ def vfio_nodes(addresses: Sequence[str], sysfs: Path = _SYSFS) -> tuple[str, ...
 
 
 def described(address: str, sysfs: Path = _SYSFS) -> Path:
-    """The directory that says all about a device; a VMM is told it to find its group."""
+    """The directory that describes a device; a VMM is told it to find the device's group."""
     return sysfs / "bus/pci/devices" / address
 
 

@@ -15,6 +15,6 @@ _NUMBER = 0x0FFE0000
 
 
 def user_of(machine_id: MachineId) -> int:
-    """Also the number of its group."""
+    """The number of the user that the machine's VMM runs as; its group has the same number."""
     digest = hashlib.blake2b(machine_id.encode(), digest_size=8, person=b"hawker vmm").digest()
     return FIRST + int.from_bytes(digest, "big") % _NUMBER
