@@ -77,7 +77,8 @@ def container_driver(
     userns: Userns = "auto",
     launcher: LauncherChoice = LauncherChoice.CRUN,
 ) -> PilotDriver:
-    """`crun_state` is a directory of this node's own; `suspends`: machines may be frozen; `userns`: the setting."""
+    """The driver for containers on this node. `crun_state` is a directory of this node's own; `suspends`: machines may
+    be frozen; `userns`: the setting."""
     cgroups = Cgroups(node_id, find_hierarchies(mounts()))
     lack = "it is switched off" if userns == "off" else lack_of_mapping(machines.parent)
     technology = ContainerTechnology(
@@ -94,7 +95,7 @@ def container_driver(
 
 
 class ContainerTechnology:
-    """Keeps `Technology` with our launcher and crun. Remembers nothing."""
+    """Runs machines as containers, by our launcher and crun. Keeps `Technology`. Remembers nothing."""
 
     name = "container"
     contained = True
@@ -183,15 +184,16 @@ class ContainerTechnology:
         return await self._crun.run(spec.machine_id, CrunBundle(run.path), fds, stage)
 
     async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
-        """All are in the machine's control group, the pilot too, unless that was taken away from them: then the pilot's
-        end is the end of its namespace."""
+        """End all processes of the machine. All are in its control group, the pilot too, unless the group was taken
+        away from them: then the pilot's end is the end of its namespace."""
         if self._cgroups.knows(machine_id):
             await in_thread(Pool.HOST, self._cgroups.kill, machine_id)
         if pid is not None:
             await end(pid, run.alive)
 
     async def clear(self, machine_id: MachineId, run: RunDir) -> None:
-        """Also where its groups were lost: the node's own, above them, goes with the last machine."""
+        """Remove the machine's control groups and crun's state of it, also where its groups were lost: the node's own
+        group, above them, goes with the last machine."""
         plan = self._boxes.plan(run.path)
         if plan.exists() or self._crun.knows(machine_id) or self._cgroups.knows(machine_id):
             await in_thread(Pool.HOST, self._crun.forget, machine_id)
@@ -237,7 +239,8 @@ class ContainerTechnology:
         return await in_thread(Pool.HOST, cgroup_memory.reclaim, group, amount_mib * _MIB) // _MIB
 
     def complete(self, run: RunDir, recorded: Exit | None, lost: Exit) -> Exit:
-        """The memory limit is to blame when it killed anything and the end was not a clean or an asked-for one."""
+        """The exit, with the memory limit to blame when it killed any process and the end was not a clean or an
+        asked-for one."""
         exit = recorded or lost
         failed = exit.exit_code != 0 and exit.signal in (0, signal.SIGKILL)
         if not failed or self._cgroups.oom_kills(run.machine_id) == 0:
@@ -248,13 +251,14 @@ class ContainerTechnology:
         return False
 
     async def take_up(self, run: RunDir) -> None:
-        """Nothing is left half-done: a machine is frozen or not."""
+        """Does nothing: nothing is left half-done, since a machine is frozen or not."""
 
     def last_words(self, run: RunDir) -> str:
         return ""
 
     def lost(self, run: RunDir) -> frozenset[LostPart]:
-        """A box of our own has no state beside its control group."""
+        """The parts that a running machine has lost. A machine of our own launcher has no state beside its control
+        group."""
         known = self._boxes.plan(run.path).exists() or self._crun.knows(run.machine_id)
         found = [] if known else [LostPart.RUNTIME_STATE]
         if self._cgroups.is_lost(run.machine_id):
@@ -262,7 +266,8 @@ class ContainerTechnology:
         return frozenset(found)
 
     def mend(self, spec: InstanceSpec, pid: int) -> None:
-        """Whoever is forked meanwhile is found by the next pass: from the first one on, children are born inside."""
+        """Gather all processes in the control group again. A process that is forked meanwhile is found by the next
+        pass: from the first pass on, children are born inside the group."""
         for _ in range(_PASSES):
             pids = [pid, *(entry.pid for entry in proc.descendants(pid))]
             self._cgroups.gather(spec.machine_id, cgroup_bounds(spec.limits), pids)
@@ -349,8 +354,8 @@ def _raise_open_files() -> None:
 
 
 def lay_root(machine_id: MachineId, process: ProcessSpec) -> ProcessSpec:
-    """Make the root ready for its mounts; the process with the true targets of these. Raises `WrongState` when the root
-    is not mounted."""
+    """Make the container's root ready for its mounts. Returns the process with the true targets of its mounts. Raises
+    `WrongState` when the root is not mounted."""
     if process.root is None:
         return process
     root = Path(process.root)
@@ -369,9 +374,9 @@ def lay_root(machine_id: MachineId, process: ProcessSpec) -> ProcessSpec:
 
 
 def lay_mounts(root: Path, mounts: tuple[MountSpec, ...]) -> tuple[MountSpec, ...]:
-    """The mounts of a machine with their true targets. Raises `BadRequest` for one that a link in the image leads over
-    a path of the platform's, and for a link in the place of such a path, whose way a mount could cover: the pilot is
-    executed by its path when all is mounted."""
+    """The mounts of a machine with their true targets. Raises `BadRequest` for a mount that a link in the image leads
+    over a path of the platform's, and for a link in the place of such a path, whose way a mount could cover: the pilot
+    is executed by its path when all is mounted."""
     for own in (*PLATFORM_PATHS, PILOT_PATH) if mounts else ():
         if (found := resolve(root, own)) != own:
             text = f"the image has a link to {found} in the place of the platform's {own}"
@@ -380,9 +385,9 @@ def lay_mounts(root: Path, mounts: tuple[MountSpec, ...]) -> tuple[MountSpec, ..
 
 
 def hand_over(root: Path, mount: MountSpec, first_id: int) -> None:
-    """A volume that nobody has used yet gets the owner and the permissions of the image's directory in its place: a
-    process with a user of its own could not write there otherwise. `first_id` is root of the machine, as the host sees
-    it. No machine of either runs."""
+    """Give a volume that nobody has used yet the owner and the permissions of the image's directory in its place: a
+    process with a user of its own could not write there otherwise. `first_id` is the host's id of the machine's root.
+    No machine of the volume or the image may run."""
     try:
         place = os.lstat(root.joinpath(resolve(root, mount.target)[1:]))
         volume = os.stat(mount.source)
@@ -408,9 +413,9 @@ def _place(root: Path, target: str, taken: tuple[str, ...]) -> str:
 
 
 def resolve(root: Path, path: str) -> str:
-    """Where an absolute path leads for whoever has `root` as its root; what is not there is taken as it is named. Links
-    are followed as they are meant: the one who mounts would follow them from the machine's root. Raises `BadRequest`
-    when they lead round in a circle."""
+    """The path to which an absolute path leads for a process that has `root` as its root; a part that is not there is
+    taken as it is named. Links are followed within `root`: the process that mounts would follow them from the machine's
+    root. Raises `BadRequest` when they lead round in a circle."""
     done: list[str] = []
     waiting = path.split("/")[::-1]
     links = 0

@@ -38,20 +38,22 @@ _OPEN = "mode=711,size=64k"
 
 
 def make_stage(stage: Path = STAGE) -> None:
-    """Everybody may pass it and its parent, whatever the daemon's umask. Raises `OSError`."""
+    """Make the stage. Every user may pass it and its parent, whatever the daemon's umask. Raises `OSError`."""
     for directory in (stage.parent, stage):
         directory.mkdir(exist_ok=True)
         directory.chmod(0o711)
 
 
 class CrunStage(ValueObject, frozen=True):
-    """What is bound for one launch: each source with its place."""
+    """The mounts for one launch: `binds` has each source with its place, `network` the namespace file whose /sys is
+    shown."""
 
     binds: tuple[tuple[Path, Path], ...]
     network: Path | None
 
     def prepare(self) -> None:
-        """In a mount namespace of the caller's own. Descriptors first: the stage may hide a source."""
+        """Mount the stage, in a mount namespace of the caller's own. Descriptors are opened first: the stage may hide a
+        source."""
         opened = [os.open(source, os.O_PATH | os.O_CLOEXEC) for source, _ in self.binds]
         try:
             mount("tmpfs", STAGE, "tmpfs", NOSUID | NODEV, _OPEN)
@@ -75,7 +77,7 @@ class CrunStage(ValueObject, frozen=True):
 
 
 def staged(spec: InstanceSpec, pilot: Path) -> tuple[InstanceSpec, Path, CrunStage]:
-    """The spec and the pilot's file by their places on the stage."""
+    """The spec and the pilot's file by their places on the stage, and the stage."""
     binds: dict[Path, Path] = {}
 
     def place(source: str | Path) -> str:
@@ -100,7 +102,8 @@ def staged(spec: InstanceSpec, pilot: Path) -> tuple[InstanceSpec, Path, CrunSta
 
 
 def staged_config(spec: InstanceSpec, placement: ContainerPlacement) -> tuple[bytes, Callable[[], None] | None]:
-    """The config.json of an instance as crun can carry it out, and what mounts the stage where it needs one."""
+    """The config.json of an instance as crun can carry it out, and the function that mounts the stage; None where it
+    needs no stage."""
     if spec.first_id is None:
         return oci_config(spec, placement), None
     on_stage, pilot, stage = staged(spec, placement.pilot)
@@ -115,7 +118,8 @@ class _LogLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CrunBundle(ValueObject, frozen=True):
-    """The files of one container: its config.json, how crun is to be started, and what crun writes beside it."""
+    """The files of one container: its config.json, how crun is to be started, and the log and pid that crun writes
+    beside it."""
 
     directory: Path
 
@@ -137,7 +141,7 @@ class CrunBundle(ValueObject, frozen=True):
 
 
 class Crun:
-    """One node's containers. `root` is crun's state directory, `cgroups` the node's control groups."""
+    """Runs one node's containers. `root` is crun's state directory, `cgroups` are the node's control groups."""
 
     name = "crun"
 
@@ -147,7 +151,7 @@ class Crun:
         self.hidden = UNIFIED if cgroups.layout is CgroupLayout.HYBRID else None  # crun 1.8 refuses a hybrid layout
 
     def find_program(self) -> str:
-        """Raises `CannotStart`."""
+        """The path of crun. Raises `CannotStart` when it is not installed."""
         found = shutil.which("crun")
         if found is None:
             raise CannotStart("crun is missing: apt-get install crun")
@@ -156,9 +160,9 @@ class Crun:
     async def run(
         self, machine_id: MachineId, bundle: CrunBundle, fds: Sequence[int], stage: Callable[[], None] | None = None
     ) -> int:
-        """Start the container, detached, with `fds` as 3, 4, ...; the pid of its process 1 on the host. `stage` mounts
-        what only crun is to see (`spawn`). Not idempotent: call `forget` first. Raises `Unavailable` with the reason,
-        once what was half made is gone again."""
+        """Start the container, detached, with `fds` as 3, 4, ... Returns the pid of its process 1 on the host. `stage`
+        mounts files for crun alone (`spawn`). Not idempotent: call `forget` first. Raises `Unavailable` with the
+        reason, once the half-made container is gone again."""
         argv = self.run_argv(machine_id, bundle, len(fds), joined=True)
         try:
             path = os.environ.get("PATH", os.defpath)
@@ -175,22 +179,22 @@ class Crun:
         raise Unavailable(f"crun cannot start machine {machine_id}: {reason}")
 
     def run_argv(self, machine_id: MachineId, bundle: CrunBundle, fds: int, *, joined: bool = False) -> list[str]:
-        """The command that starts a container, detached, with so many descriptors from 3 on. It is not to see what is
-        mounted at `hidden`. `joined`: it is in the container's control groups when it is executed. Raises
-        `CannotStart`."""
+        """The command that starts a container, detached, with `fds` descriptors from 3 on. It must not see the mount at
+        `hidden`. `joined`: it is in the container's control groups when it is executed. Raises `CannotStart`."""
         argv = [self.find_program(), "--root", str(self._root), "--log", str(bundle.log), "--log-format", "json"]
         argv += ["--cgroup-manager", "disabled"] if joined else []
         argv += ["run", "--detach", "--preserve-fds", str(fds), "--pid-file", str(bundle.pid)]
         return [*argv, "--bundle", str(bundle.directory), machine_id]
 
     def forget(self, machine_id: MachineId) -> None:
-        """End every process of the container and remove what crun keeps of it. No error when there is nothing."""
+        """End every process of the container and remove its control groups and crun's state of it. No error when there
+        is nothing."""
         self.cgroups.remove(machine_id)
         if self.knows(machine_id):
             shutil.rmtree(self._root / machine_id, ignore_errors=True)
 
     def knows(self, machine_id: MachineId) -> bool:
-        """Whether crun keeps anything of it, be it of a start that was cut short."""
+        """Whether crun keeps state of the container, also of a start that was cut short."""
         return os.path.lexists(f"{self._root}/{machine_id}")
 
     def list(self) -> list[MachineId]:

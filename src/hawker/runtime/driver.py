@@ -29,40 +29,41 @@ class VolumeUsage(msgspec.Struct, frozen=True, kw_only=True):
     block_size: int  # bytes
     blocks: int  # of the whole file system
     blocks_free: int
-    """Of all blocks, 0 to `blocks`."""
+    """Free blocks, of all blocks: 0 to `blocks`."""
     blocks_avail: int  # free for users other than root
 
 
 @runtime_checkable
 class GuestVolumes(Protocol):
-    """What only a running guest can do for its volumes."""
+    """The calls for volumes that only a running guest can carry out."""
 
     async def grow_volume(self, machine_id: MachineId, name: str, size_bytes: int) -> None:
-        """The volume's file has this size now: let its device have it too, and then its file system. May be repeated;
-        does nothing to one that is as large."""
+        """Let the volume's device, and then its file system, have the size that the volume's file has now,
+        `size_bytes`. May be repeated; no change to a volume that is as large."""
 
     def freeze_volume(self, machine_id: MachineId, name: str, timeout_s: float) -> AbstractAsyncContextManager[None]:
-        """All that was written is in the file, and nothing more is written within the block: whoever tries waits. The
-        guest lets go after `timeout_s` by itself, or when this process is gone; then the block's end raises
+        """Within the block all written data is in the file, and nothing more is written: a process that tries waits.
+        The guest lets go after `timeout_s` seconds by itself, or when this process is gone; then the block's end raises
         `Unavailable`, for the copy may be of several moments."""
 
     async def volume_usage(self, machine_id: MachineId, name: str) -> VolumeUsage:
-        """How full the volume's file system is now."""
+        """The blocks of the volume's file system, all and free, now."""
 
     async def trim_volume(self, machine_id: MachineId, name: str, start: int, count: int) -> None:
-        """The volume's file takes no room any more for what its file system does not use of these bytes, where its
-        device drops anything; with no `name` the file of the root filesystem that the machine keeps."""
+        """Free the room that the volume's file takes for the bytes from `start` on, `count` of them, that its file
+        system does not use, where its device drops anything; with no `name` the file of the root filesystem that the
+        machine keeps."""
 
 
 class LostPart(StrEnum):
-    """What a running instance can lose on the host without ending."""
+    """A part that a running instance can lose on the host without ending."""
 
     CGROUP = "control group"
     RUNTIME_STATE = "runtime state"
 
 
 class Phase(Enum):
-    """Where a machine's instance is in its life, as the host has it."""
+    """The phase of a machine's instance, as the host has it."""
 
     ABSENT = "absent"  # nothing of it on the host
     PREPARED = "prepared"
@@ -72,11 +73,11 @@ class Phase(Enum):
 
 
 ALIVE = frozenset({Phase.RUNNING, Phase.SUSPENDED})
-"""There is an instance, and it has not ended."""
+"""The phases in which there is an instance that has not ended."""
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
-    """How an instance, or one run of a process, ended."""
+    """The end of an instance, or of one run of a process."""
 
     exit_code: int  # 0 to 255; 128 + signal when a signal ended it
     signal: int = 0  # 1 to 64; 0 when it exited by itself
@@ -88,7 +89,7 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
-    """What is on the host now."""
+    """The state of a machine's instance on the host now."""
 
     phase: Phase
     instance_id: InstanceId | None = None  # None when ABSENT
@@ -98,7 +99,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessPhase(StrEnum):
-    """Where one process of a machine is."""
+    """The phase of one process of a machine."""
 
     HELD = "held"  # it never ran
     STARTING = "starting"  # begun, and not yet known whether it can be executed
@@ -107,7 +108,7 @@ class ProcessPhase(StrEnum):
 
 
 class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of a machine, by its place in the spec."""
+    """The state of one process of a machine; states are in the order of the processes in the spec."""
 
     name: str = ""  # the container's; "" for a process that is none
     state: ProcessPhase = ProcessPhase.HELD
@@ -118,12 +119,12 @@ class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit(self) -> Exit | None:
-        """How run number `run` ended; None while it goes on, and before the first."""
+        """The exit of run number `run`; None while it goes on, and before the first."""
         return self.last_exit if self.state is ProcessPhase.EXITED else None
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """What an instance uses."""
+    """The resources that an instance uses."""
 
     cpu_s: float  # cpu time since the start
     memory_bytes: int  # now
@@ -131,12 +132,12 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     # None below: this technology, or this kernel, does not count it
     working_set_bytes: int | None = None  # memory less the files' pages that the kernel would drop first
     memory_limit_bytes: int | None = None
-    """What it may use at most."""
+    """The most bytes of memory that it may use."""
     oom_kills: int | None = None  # processes that the memory limit ended
     throttled_s: float | None = None  # how long it was held back for having used its cpu
     read_bytes: int | None = None  # from disks, since the start
     written_bytes: int | None = None
-    """To disks, since the start."""
+    """Bytes written to disks, since the start."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +148,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessSocket(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a process accepts connections."""
+    """The address at which a process accepts connections."""
 
     proto: str  # "tcp" or "tcp6"
     address: str  # "[::]:8080"
@@ -157,7 +158,7 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A process inside a machine, by the machine's own numbers. A guest may say anything of its own."""
 
     pid: int
-    """1 or more."""
+    """The process id inside the machine, 1 or more."""
     started_at: float  # Unix seconds
     command: str
     """Its command line, words joined by spaces."""
@@ -170,7 +171,7 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CopyDirection(StrEnum):
-    """Which way files go: in the copy stream of guest/PROTOCOL.md."""
+    """The direction of a copy of files: in the copy stream of guest/PROTOCOL.md."""
 
     OUT = "out"  # `ExecSpec.argv` is the path; the stream is the command's output
     IN = "in"  # `ExecSpec.argv` is where to, under which name, and "owners" or ""; the stream is its input
@@ -186,9 +187,9 @@ class ExecSpec(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None  # absolute, inside
     tty: bool = False  # it has a terminal of `rows` and `cols`
     rows: int = 24
-    """1 or more."""
+    """The height of its terminal in lines, 1 or more."""
     cols: int = 80
-    """1 or more."""
+    """The width of its terminal in characters, 1 or more."""
     process: int = 0
     copy: CopyDirection | None = None  # no command of the machine's, but a copy of files as its root user
 
@@ -197,10 +198,11 @@ class ExecSession(Protocol):
     """A running command. Leaving it open costs one channel; `close` ends the command with SIGHUP, then SIGKILL."""
 
     def output(self) -> AsyncIterator[tuple[int, bytes]]:
-        """(1 for stdout or terminal, 2 for stderr, bytes), until both are closed. Slow readers slow the command."""
+        """The pieces of output: (1 for stdout or terminal, 2 for stderr, bytes), until both are closed. Slow readers
+        slow the command."""
 
     async def send(self, data: bytes) -> None:
-        """Write to its input; waits while the command reads more slowly. What comes after its end is dropped."""
+        """Write to its input; waits while the command reads more slowly. Bytes that come after its end are dropped."""
 
     async def send_eof(self) -> None: ...
     async def resize(self, rows: int, cols: int) -> None: ...
@@ -216,19 +218,19 @@ class Attachment(ExecSession, Protocol):
     """A client at a process of the machine. `close` leaves it running."""
 
     async def position(self) -> int:
-        """Of the first output that comes here: what was written before is in `Driver.output`. Raises `WrongState` when
-        nobody can attach to the process now, `Unavailable` when contact was lost."""
+        """The position of the first output that comes here: earlier output is in `Driver.output`. Raises `WrongState`
+        when nobody can attach to the process now, `Unavailable` when contact was lost."""
 
 
 class Suspension(StrEnum):
-    """How a technology suspends a machine."""
+    """The way in which a technology suspends a machine."""
 
     FREEZE = "freeze"  # its processes are held still and stay in memory; gone after a reboot of the host
     SNAPSHOT = "snapshot"  # its memory is written to a file, and it holds none; there after a reboot of the host
 
 
 class Features(ValueObject, frozen=True):
-    """What the technology can do; the API refuses what it cannot."""
+    """The features of a technology; the API refuses calls that need a missing one."""
 
     rootfs: bool  # machines have a root filesystem of their own
     network: bool  # machines have a network of their own
@@ -259,7 +261,7 @@ class OutputChunk(ValueObject, frozen=True):
 
 
 class Driver(Protocol):
-    """What one technology does with the instances of this host. Calls about a machine raise `NotFound` when it has no
+    """The calls of one technology for the instances of this host. Calls about a machine raise `NotFound` when it has no
     instance, `WrongState` when its instance is not in a state for the call."""
 
     name: str  # "container", "process", "qemu", ...: as the operator chooses it
@@ -269,37 +271,40 @@ class Driver(Protocol):
         """Raise `CannotStart` with one line that says what to do if this host cannot run this driver."""
 
     async def prepare(self, spec: InstanceSpec) -> None:
-        """Make the instance's files on the host; drops what is left of an earlier, exited instance of the machine. No
+        """Make the instance's files on the host; drops the files of an earlier, exited instance of the machine. No
         change when this instance is prepared. Raises `WrongState` while an earlier instance runs, `BadRequest` and
         `NotServed` for a spec that cannot be run here, `Unavailable` when the host lacks something for now."""
 
     async def start(self, spec: InstanceSpec) -> Inspection:
-        """Running when it returns, with the workload's exec done; or EXITED with an `Exit.reason` when it could not be
-        executed. Starting what runs is no change. Raises as `prepare`, and `WrongState` for a suspended instance."""
+        """Start the instance. It is running when this returns, with the workload's exec done; or EXITED with an
+        `Exit.reason` when it could not be executed. No change for an instance that runs. Raises as `prepare`, and
+        `WrongState` for a suspended instance."""
 
     async def recover(self, machine_id: MachineId) -> Inspection:
-        """Take up the instance again after a daemon restart; what is on the host, as `inspect` says it."""
+        """Take up the instance again after a daemon restart. Returns its state on the host, as `inspect` says it."""
 
     async def wait(self, machine_id: MachineId) -> Exit:
-        """Return when the instance has exited; at once when it already has. Raises `NotFound` when there is none."""
+        """Return the exit when the instance has exited; at once when it already has. Raises `NotFound` when there is
+        none."""
 
     async def stop(self, machine_id: MachineId, signal: str, timeout_s: float) -> Exit:
         """Signal the workload, wait up to `timeout_s`, then SIGKILL everything. An instance that has ended keeps its
         exit. Raises `BadRequest` for no signal, `NotFound` when there is no instance."""
 
     async def suspend(self, machine_id: MachineId) -> None:
-        """Hold a running instance still until `resume`, `stop` or `destroy`, whoever watches; no call ever waits for
-        it. It is SUSPENDED when this returns, and goes on when this raises. No change when it is suspended. Raises
-        `WrongState` when it has ended, `NotFound` when there is none, `NotServed` without the feature. With
+        """Hold a running instance still until `resume`, `stop` or `destroy`, whichever daemon watches; no call ever
+        waits for it. It is SUSPENDED when this returns, and goes on when this raises. No change when it is suspended.
+        Raises `WrongState` when it has ended, `NotFound` when there is none, `NotServed` without the feature. With
         `Suspension.SNAPSHOT` no process of it is left; `inspect` has no pid."""
 
     async def resume(self, machine_id: MachineId) -> None:
-        """Let it go on where it was held. No change when it runs; raises as `suspend`. Raises `SnapshotLost` when its
-        snapshot cannot be used: the instance has then ended, with an exit whose `fault` says why."""
+        """Let a suspended instance go on where it was held. No change when it runs; raises as `suspend`. Raises
+        `SnapshotLost` when its snapshot cannot be used: the instance has then ended, with an exit whose `fault` says
+        why."""
 
     async def signal(self, machine_id: MachineId, signal: int) -> None:
-        """Send a signal, 1 to 64, to the workload. This and what follows raise `WrongState` for a suspended instance:
-        it could not answer."""
+        """Send a signal, 1 to 64, to the workload. This call and those below raise `WrongState` for a suspended
+        instance: it could not answer."""
 
     async def exec(self, machine_id: MachineId, spec: ExecSpec) -> ExecSession:
         """Begin a command beside the workload. Raises `BadRequest` for no command and for no such process."""
@@ -327,32 +332,35 @@ class Driver(Protocol):
         process."""
 
     async def stop_process(self, machine_id: MachineId, index: int, signal: str, timeout_s: float) -> ProcessState:
-        """Signal a process, wait up to `timeout_s`, then SIGKILL it and what it started. What does not run is left as
-        it is. Returns once it has ended. Raises `BadRequest` for no signal and for no such process."""
+        """Signal a process, wait up to `timeout_s`, then SIGKILL it and the processes that it started. A process that
+        does not run is left as it is. Returns once it has ended. Raises `BadRequest` for no signal and for no such
+        process."""
 
     async def conclude(self, machine_id: MachineId, index: int) -> Exit:
         """End the instance: the other processes get SIGTERM and, two seconds later, SIGKILL. Its exit is the last one
-        of that process. Raises `WrongState` while that process runs or when it never did. What has ended stays so."""
+        of that process. Raises `WrongState` while that process runs or when it never did. An instance that has ended
+        stays so."""
 
     async def inspect(self, machine_id: MachineId) -> Inspection:
-        """What is on the host now; ABSENT when there is no instance."""
+        """The state of the instance on the host now; ABSENT when there is no instance."""
 
     async def stats(self, machine_id: MachineId) -> Stats:
-        """Use so far. Raises `WrongState` when the instance does not run."""
+        """The resources that the instance has used so far. Raises `WrongState` when the instance does not run."""
 
     async def memory(self, machine_id: MachineId) -> Memory:
         """The memory of an instance, suspended or not. Raises `NotServed` without limits, `WrongState` when it has
         ended."""
 
     async def limit_memory(self, machine_id: MachineId, limit_mib: int) -> None:
-        """Another limit, for as long as this instance lives, also through `mend`. Raises `WrongState` and changes
-        nothing when more is in use; no process is ended for it."""
+        """Set another memory limit in MiB, for as long as this instance lives, also through `mend`. Raises `WrongState`
+        and changes nothing when more is in use; no process is ended for it."""
 
     async def reclaim_memory(self, machine_id: MachineId, amount_mib: int) -> int:
-        """Have the instance give back so much of what it only caches; how much it was, in MiB."""
+        """Have the instance give back up to `amount_mib` MiB of the memory that it only caches. Returns how many MiB it
+        gave back."""
 
     async def processes(self, machine_id: MachineId) -> tuple[ProcessInfo, ...]:
-        """What runs inside, at most 512 of them; drivers without a view of the inside may answer with less. Raises
+        """The processes inside, at most 512 of them; drivers without a view of the inside may answer with less. Raises
         `Unavailable` when the inside does not answer, or runs more."""
 
     def output(self, machine_id: MachineId, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
@@ -364,16 +372,16 @@ class Driver(Protocol):
 
 
 class HostView(Protocol):
-    """What one technology has on this host, whatever a store says: for the reconciler."""
+    """The machines of one technology on this host, whatever a store says: for the reconciler."""
 
     async def list(self) -> list[MachineId]:
-        """Every machine of which anything of this driver's is on the host, sorted."""
+        """Every machine of which this driver has anything on the host, sorted."""
 
     async def running(self) -> frozenset[MachineId]:
         """Every machine with a pilot that can be found by its directory, suspended or not."""
 
     async def suspended(self) -> frozenset[MachineId]:
-        """Those of them that are suspended."""
+        """The machines of `running` that are suspended."""
 
     async def orphans(self) -> frozenset[MachineId]:
         """Every machine with an orphaned pilot: its directory is gone, and nobody can talk to it."""
@@ -382,7 +390,7 @@ class HostView(Protocol):
         """End the orphaned pilots of the machine, and nothing else of it. `destroy` and a new launch do so too."""
 
     async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[LostPart]]:
-        """What these running machines have lost; those that are whole are left out."""
+        """The parts that these running machines have lost; machines that lack none are left out."""
 
     async def mend(self, machine_id: MachineId) -> None:
         """Give a running machine back its control group, with its limits and its processes. They go on meanwhile.
@@ -402,7 +410,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
 def refuse_containers(spec: InstanceSpec, driver: str, features: Features) -> None:
-    """Raises for what this driver cannot serve, and for what none can."""
+    """Raises `NotServed` for processes that this driver cannot serve, and `BadRequest` for those that no driver can."""
     if not 1 <= len(spec.processes) <= MAX_PROCESSES:
         raise BadRequest(f"a machine has 1 to {MAX_PROCESSES} processes, not {len(spec.processes)}")
     if not features.containers and any(process.root is not None for process in spec.processes):
@@ -419,19 +427,20 @@ def refuse_containers(spec: InstanceSpec, driver: str, features: Features) -> No
 
 
 def container_root(name: str) -> str:
-    """Where a container's root filesystem is seen inside its machine."""
+    """The path of a container's root filesystem inside its machine."""
     return f"{_ROOTS}/{name}"
 
 
 def process_of(spec: InstanceSpec, index: int) -> ProcessSpec:
-    """Raises `BadRequest` for a number that the machine has no process for."""
+    """The process of the spec with this number. Raises `BadRequest` for a number that the machine has no process
+    for."""
     if not 0 <= index < len(spec.processes):
         raise BadRequest(f"machine {spec.machine_id} has no process number {index}")
     return spec.processes[index]
 
 
 def may_begin(machine_id: MachineId, state: ProcessState, run: int) -> bool:
-    """Whether that run is the next; False when it has begun already. Raises `WrongState`."""
+    """Whether run number `run` is the next; False when it has begun already. Raises `WrongState`."""
     if run < 1:
         raise BadRequest("runs count from 1")
     if run <= state.run:

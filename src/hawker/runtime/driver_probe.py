@@ -20,24 +20,24 @@ EMULATED = "emulates, which is slow, so auto never takes it"
 
 
 class DriverVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """`usable`: machines can be run with it here. `by_itself`: `auto` may take it."""
+    """A driver as this host can use it. `usable`: machines can be run with it here. `by_itself`: `auto` may take it."""
 
     name: str
-    """As `--driver` takes it."""
+    """The driver's name, as `--driver` takes it."""
     usable: bool
     reason: str
-    """For people: what is missing, or what was seen of it."""
+    """The reason of the verdict, for people: what is missing, or what was seen of the driver."""
     by_itself: bool
     chosen: bool = False
-    """It is the one that this node runs machines with."""
+    """Whether this node runs machines with this driver."""
 
 
 class Candidate(ValueObject, frozen=True):
-    """A driver as it is judged. `check` is `Driver.check`; `trial` is of its VMM with KVM; `emulates`: it also goes
-    without. `works` is said of it when nothing is missing, and there is no trial."""
+    """A driver that is to be judged. `check` is `Driver.check`; `trial` is of its VMM with KVM; `emulates`: it also
+    goes without KVM. `works` is said of it when nothing is missing, and there is no trial."""
 
     name: str
-    """As `--driver` takes it."""
+    """The driver's name, as `--driver` takes it."""
     check: Callable[[], Awaitable[None]]
     works: str = ""
     trial: "Callable[[], Awaitable[KvmTrial]] | None" = None
@@ -66,7 +66,7 @@ async def _verdict(candidate: Candidate) -> DriverVerdict:
 
 def choose(verdicts: Sequence[DriverVerdict], bound: str | None) -> tuple[DriverVerdict, ...]:
     """The verdicts, with one of them chosen. `bound` is the driver whose machines are here: it stays the node's for as
-    long as they are. Raises `CannotStart` when it cannot go on, and when there is none that can."""
+    long as they are. Raises `CannotStart` when that driver cannot run them, and when no driver can run machines."""
     if bound is not None:
         return _bound(verdicts, bound)
     best = next((verdict.name for verdict in verdicts if verdict.by_itself), None)
@@ -88,5 +88,5 @@ def _bound(verdicts: Sequence[DriverVerdict], bound: str) -> tuple[DriverVerdict
 
 
 def marked(verdicts: Sequence[DriverVerdict], name: str) -> tuple[DriverVerdict, ...]:
-    """The verdicts, with the one of that name chosen and no other."""
+    """The verdicts, with the driver of that name chosen and no other."""
     return tuple(msgspec.structs.replace(verdict, chosen=verdict.name == name) for verdict in verdicts)

@@ -40,7 +40,7 @@ else:
 CONTAINER, PROCESS, QEMU = "container", "process", "qemu"
 MICROVMS = ("cloud-hypervisor", "firecracker", QEMU)
 NAMES = (*MICROVMS, CONTAINER, PROCESS)
-"""The best first."""
+"""The names of all drivers, the best first."""
 
 _log = bind("hawker.driver_selection")
 _WORKS = {
@@ -63,15 +63,15 @@ class DriverSelection:
         self._looking = anyio.Lock()
 
     async def decide(self) -> tuple[DriverVerdict, ...]:
-        """What was found of the node's own driver, which is chosen: the one asked for; by default that of the machines
-        that are here, else containers for root and processes for everybody else. With `auto`, also of all others. Makes
-        nothing but results of trials. Raises `CannotStart`, also for a driver that knows nothing of the machines that
-        are here."""
+        """The verdict on the node's own driver, which is chosen: the driver asked for; by default that of the machines
+        that are here, else containers for root and processes for every other user. With `auto`, also the verdicts on
+        all others. Makes nothing but results of trials. Raises `CannotStart`, also for a driver that knows nothing of
+        the machines that are here."""
         self._verdicts = await self._decided()
         return self._verdicts
 
     async def looked(self) -> tuple[DriverVerdict, ...]:
-        """What was found of every driver, the best first. Looks at the others for the first who asks; `decide` comes
+        """The verdicts on every driver, the best first. The first call looks at the other drivers; `decide` comes
         before."""
         async with self._looking:
             known = {verdict.name: verdict for verdict in self._verdicts}
@@ -108,7 +108,8 @@ class DriverSelection:
         return self._make(chosen.name, node_id, accelerates=chosen.by_itself)
 
     def remember(self, verdicts: tuple[DriverVerdict, ...]) -> None:
-        """What `auto` goes by as long as there are machines. On a full disk it is not remembered yet."""
+        """Write down the chosen driver, by which `auto` goes as long as there are machines. On a full disk it is not
+        remembered yet."""
         if self._why_launcher:
             _log.info("launcher chosen", extra={"launcher": self._launcher.value, "reason": self._why_launcher})
         chosen = next(verdict for verdict in verdicts if verdict.chosen)

@@ -43,7 +43,7 @@ from hawker.runtime.spec import InstanceLimits, InstanceSpec, VolumeDisk
 
 BLOCK_BYTES = 4096
 MEMORY_FILE, MEMORY_BYTES = "memory", 1 << 20
-"""The one file of a suspended machine's memory."""
+"""The name of the one file of a suspended machine's memory, and its size in bytes."""
 _LOST = "the snapshot cannot be used: its checksum does not match"
 _KILLED = 128 + 9
 _OUTPUT_LIMIT = 4 << 20
@@ -283,7 +283,7 @@ class FakeDriver:
 
     @asynccontextmanager
     async def freeze_volume(self, machine_id: MachineId, name: str, timeout_s: float) -> AsyncIterator[None]:
-        """An instance that ends meanwhile lets go."""
+        """Hold the volume still within the block. An instance that ends meanwhile lets go."""
         instance, began = self._volume(machine_id, name)[0], self._host.clock.monotonic()
         self._host.still.add((machine_id, name))
         try:
@@ -316,7 +316,7 @@ class FakeDriver:
         return f"{name}.came"
 
     async def make_place(self, machine_id: MachineId) -> None:
-        """Nothing to make."""
+        """Does nothing: the fake host has no directories."""
 
     async def take_in(self, spec: InstanceSpec) -> None:
         async with _Call(self._host, "take_in"):

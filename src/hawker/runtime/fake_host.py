@@ -144,7 +144,7 @@ class FakeExecSession:
             self._done.set()
 
     async def resize(self, rows: int, cols: int) -> None:
-        """No terminal to resize."""
+        """Does nothing: there is no terminal."""
 
     async def signal(self, signal: int) -> None:
         if not self._done.is_set():
@@ -212,7 +212,7 @@ class FakeProcess:
         return self.state is ProcessPhase.RUNNING
 
     def begin(self, now: float, files: Mapping[str, bytes]) -> Script:
-        """The next run. A script that is `missing` must be ended by the caller."""
+        """Begin the next run. A script that is `missing` must be ended by the caller."""
         own = files if self.spec.root is None else contents(self.spec.files)
         self.script = read_command(self.spec.argv, self.spec.env, own)
         self.state, self.run, self.started_at = ProcessPhase.RUNNING, self.run + 1, now
@@ -234,8 +234,8 @@ class FakeProcess:
 
 
 class FakeFault(ValueObject, frozen=True):
-    """What happens at the next call of one kind: wait `delay_s`, then raise `error` before the call's effect, or after
-    it when `after`. An `error` that is no `Exception` plays the daemon's death."""
+    """A fault of the next call of one kind: wait `delay_s`, then raise `error` before the call's effect, or after it
+    when `after`. An `error` that is no `Exception` plays the daemon's death."""
 
     error: BaseException | None = None
     after: bool = False
@@ -261,7 +261,7 @@ class Instance:
 
     @property
     def next_end(self) -> float:
-        """When the next process ends by itself; infinite while none does, or all are held still."""
+        """The time at which the next process ends by itself; infinite while none does, or all are held still."""
         if self.phase is Phase.SUSPENDED:
             return math.inf
         return min((process.ends_at for process in self.processes if process.running), default=math.inf)
@@ -272,11 +272,11 @@ class Instance:
 
 
 HEAP_BITS = 20
-"""A memory is a number: when it began, in ms, and in so many bits how often its instance wrote to it since."""
+"""The low bits of a memory's number that count the writes of its instance; those above are when it began, in ms."""
 
 
 class FakeHost:
-    """Instances, by machine."""
+    """A host in memory: its instances, by machine."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -298,13 +298,13 @@ class FakeHost:
         self._last_pid = _FIRST_PID
 
     def script(self, call: str, *faults: FakeFault) -> None:
-        """What befalls the next calls of the driver's method `call`, one each."""
+        """Give the next calls of the driver's method `call` these faults, one to each call."""
         self._faults.setdefault(call, []).extend(faults)
 
     def end(
         self, machine_id: MachineId, code: int = 0, *, signal: int = 0, oom_killed: bool = False, fault: str = ""
     ) -> None:
-        """The running instance ends now, whether a daemon watches or not."""
+        """End the running instance now, whether a daemon watches or not."""
         instance = self.look(machine_id)
         if instance is not None and instance.phase is Phase.RUNNING:
             now = self.clock.now()
@@ -312,14 +312,14 @@ class FakeHost:
             self._settle(instance, exit)
 
     def signals(self, machine_id: MachineId) -> list[int]:
-        """Every signal that the current instance was sent."""
+        """Every signal that the current instance was sent, in order."""
         instance = self.look(machine_id)
         return [] if instance is None else instance.signals
 
     def end_process(
         self, machine_id: MachineId, index: int, code: int = 0, *, signal: int = 0, oom_killed: bool = False
     ) -> None:
-        """One process ends now, whether a daemon watches or not."""
+        """End one process now, whether a daemon watches or not."""
         instance = self.look(machine_id)
         if instance is not None and instance.processes[index].running:
             now = self.clock.now()
@@ -363,7 +363,7 @@ class FakeHost:
         return self._last_pid
 
     def begin(self, instance: Instance, index: int) -> None:
-        """The next run of one process."""
+        """Begin the next run of one process."""
         now = self.clock.now()
         script = instance.processes[index].begin(now, contents(instance.spec.files))
         if script.missing:
@@ -375,7 +375,7 @@ class FakeHost:
         self._tell(instance)
 
     def suspend(self, instance: Instance, *, saves: bool = False) -> None:
-        """`saves`: by a snapshot of its memory, and no process is left."""
+        """Hold the instance still; with `saves` by a snapshot of its memory, and no process is left."""
         if instance.phase is Phase.RUNNING and saves:
             self.memories.add(instance.spec.machine_id)
             instance.pid = None
@@ -383,7 +383,7 @@ class FakeHost:
         self._tell(instance)
 
     def set_aside(self, machine_id: MachineId) -> tuple[Instance, int] | None:
-        """The memory of a suspended instance is not in its place any more."""
+        """Take a suspended instance and its memory away, until `put_back`; None where there is no memory."""
         if machine_id not in self.memories:
             return None
         self._forget_memory(machine_id)
@@ -395,13 +395,13 @@ class FakeHost:
         self.memories.add(machine_id)
 
     def lose(self, instance: Instance, exit: Exit) -> None:
-        """A suspended instance ends with its memory."""
+        """End a suspended instance, with its memory."""
         self.memories.discard(instance.spec.machine_id)
         self.spoilt.discard(instance.spec.machine_id)
         self._settle(instance, exit)
 
     def resume(self, instance: Instance) -> None:
-        """What would have ended meanwhile ends now."""
+        """Let the instance go on; processes that would have ended meanwhile end now."""
         if instance.phase is Phase.SUSPENDED:
             instance.phase = Phase.RUNNING
             if instance.spec.machine_id in self.memories:
@@ -447,7 +447,7 @@ class FakeHost:
         self.spoilt.discard(machine_id)
 
     def lose_directory(self, machine_id: MachineId) -> None:
-        """The instance goes on, and nobody can find it or talk to it any more."""
+        """Lose the machine's directory: the instance goes on, and nobody can find it or talk to it any more."""
         if self._instances.pop(machine_id, None) is not None:
             self.orphans.add(machine_id)
 
@@ -495,5 +495,5 @@ def _moment(exit: Exit) -> float:
 
 
 def contents(files: Iterable[FileSpec]) -> dict[str, bytes]:
-    """What they hold, by path."""
+    """The content of each file, by its path."""
     return {file.path: Path(file.source).read_bytes() if file.source else file.content for file in files}

@@ -49,8 +49,8 @@ _UNACCELERATED = "no kernel came up with it here"
 
 
 class MicroVMTechnology:
-    """Keeps `Technology`. Remembers nothing. `overhead_mib` is what a VMM may need beside its guest's memory; None:
-    what this VMM is known to need."""
+    """Runs machines as microVMs. Keeps `Technology`. Remembers nothing. `overhead_mib` is how many MiB a VMM may need
+    beside its guest's memory; None: as many as this VMM is known to need."""
 
     contained = True
 
@@ -89,7 +89,7 @@ class MicroVMTechnology:
         await self._jail.check()
 
     async def lay_out(self, spec: InstanceSpec, run: RunDir) -> None:
-        """Refuses what cannot be; all else is made at the launch, of the kernel that is chosen then."""
+        """Refuse a spec that cannot be run; the plan is made at the launch, for the kernel that is chosen then."""
         await self._launcher.plan(spec, run, 0)
         run.vmm.mkdir(mode=0o700)
 
@@ -112,10 +112,10 @@ class MicroVMTechnology:
         return run.saved()
 
     def thaw(self, machine_id: MachineId) -> None:
-        """These machines are never frozen."""
+        """Does nothing: these machines are never frozen."""
 
     async def memory(self, run: RunDir) -> Memory:
-        """The guest's own answer; for a suspended machine, what it was."""
+        """The memory by the guest's own answer; for a suspended machine, as it was before."""
         if not run.saved():
             return await self._memory.read(run)
         spec = run.spec()
@@ -140,7 +140,7 @@ class MicroVMTechnology:
         return VmmEvidence(end=self._jail.ended(run), oom_kills=self._cgroups.oom_kills(run.machine_id))
 
     async def take_up(self, run: RunDir) -> None:
-        """A guest that a daemon left held still is let go."""
+        """Let a guest go on that an earlier daemon left held still."""
         await self._suspension.let_go(run)
 
     def last_words(self, run: RunDir) -> str:
@@ -176,7 +176,8 @@ def microvm_driver(
     accelerates: bool = False,
     overhead_mib: int | None = None,
 ) -> "MicroVMDriver":
-    """`name` is the VMM's; `kernels` is `Place.kernels`, `kernel` the setting; `accelerates`: KVM was seen to boot."""
+    """The driver for microVMs on this node. `name` is the VMM's; `kernels` is `Place.kernels`, `kernel` the setting;
+    `accelerates`: KVM was seen to boot."""
     cgroups = Cgroups(node_id, find_hierarchies(mounts()))
     own_jailer = name == Firecracker.name
     jail = FirecrackerJailer(cgroups) if own_jailer else CrunJail(Crun(crun_state, cgroups), cgroups)
@@ -196,8 +197,8 @@ def _vmm(name: str, clock: Clock, accelerates: bool) -> Vmm:
 
 
 class MicroVMDriver(PilotDriver):
-    """Keeps `Driver`, `HostView`, `GuestVolumes` and `SavedMemories`: `PilotDriver`, with what only a guest can do for
-    its volumes, and with snapshots that go to other nodes."""
+    """The driver for microVMs. Keeps `Driver`, `HostView`, `GuestVolumes` and `SavedMemories`: it is a `PilotDriver`
+    with the calls for volumes that only a guest can carry out, and with snapshots that go to other nodes."""
 
     def __init__(self, microvms: MicroVMTechnology, machines: Path, clock: Clock) -> None:
         super().__init__(microvms, machines, clock)

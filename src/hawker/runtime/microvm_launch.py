@@ -38,7 +38,7 @@ _THREADS = 128  # of a VMM, beside one for each cpu: its requests to disks are t
 
 
 class MicroVMFiles(ValueObject, frozen=True):
-    """What of the host one machine is made of. `directory` is the VMM's own."""
+    """The host's files for one machine. `directory` is the VMM's own."""
 
     kernel: Path
     initramfs: Path
@@ -50,15 +50,15 @@ class StoredGrant(msgspec.Struct, frozen=True, kw_only=True):
     """A `JailGrant` that can be stored."""
 
     source: str
-    """A path on the host."""
+    """The path on the host."""
     target: str
-    """An absolute path in the jail."""
+    """The absolute path in the jail."""
     writable: bool
-    """The VMM may write there, otherwise read alone."""
+    """Whether the VMM may write there; otherwise it may only read."""
 
 
 class MicroVMPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine's hardware, and what of the host is behind it."""
+    """A machine's hardware, and the files of the host behind it."""
 
     vm: Vm
     shown: tuple[StoredGrant, ...]
@@ -70,7 +70,8 @@ class MicroVMPlan(msgspec.Struct, frozen=True, kw_only=True):
 def make_plan(
     spec: InstanceSpec, vmm: Vmm, inside: Callable[[Path, str], str], files: MicroVMFiles, fds: int
 ) -> MicroVMPlan:
-    """`inside` is `Jail.inside`. Raises `BadRequest` and `NotServed` for what cannot be."""
+    """The plan of a machine by its spec. `inside` is `Jail.inside`. Raises `BadRequest` and `NotServed` for a spec that
+    cannot be run."""
     refuse(spec, vmm)
     assert spec.root_disk is not None, "refused above"
     sources = {
@@ -108,7 +109,7 @@ def make_plan(
 
 
 def refuse(spec: InstanceSpec, vmm: Vmm) -> None:
-    """Raises `BadRequest` for what no microVM can be, `NotServed` for what this VMM cannot do."""
+    """Raises `BadRequest` for a spec that no microVM can run, `NotServed` for one that this VMM cannot run."""
     if spec.root_disk is None:
         raise BadRequest(f"a {vmm.name} machine needs a root disk")
     if spec.mounts:
@@ -137,8 +138,8 @@ def max_memory_mib(spec: InstanceSpec) -> int:
 
 
 def command_line(spec: InstanceSpec, vmm: Vmm, disks: tuple[str, ...]) -> str:
-    """The kernel's command line. It takes the last of two arguments that contradict each other: a user's come after
-    ours. Raises `BadRequest` for one that is too long."""
+    """The kernel's command line. The kernel takes the last of two arguments that contradict each other: a user's come
+    after ours. Raises `BadRequest` for a line that is too long."""
     ours = (vmm.console(), *_QUIETLY, f"hawker.disks={','.join(disks)}", f"hawker.end={vmm.power_off}")
     line = " ".join((*ours, *spec.kernel_args))
     if len(line) > _COMMAND_LINE_MAX:
@@ -159,7 +160,8 @@ def _devices(spec: InstanceSpec, vmm: Vmm) -> Iterator[str]:
 
 
 def bounds(limits: InstanceLimits, overhead_mib: int) -> Bounds:
-    """The bounds of VMM and guest together: a guest's memory is its VMM's, and what the VMM needs comes on top."""
+    """The bounds of VMM and guest together: a guest's memory is its VMM's, and the VMM's own need, `overhead_mib`,
+    comes on top."""
     with_vmm = msgspec.structs.replace(
         limits, memory_mib=limits.memory_mib + overhead_mib, swap_mib=0, pids=_THREADS + limits.cpus
     )
@@ -180,16 +182,16 @@ _WORDS_MAX = 400
 
 
 class VmmEvidence(ValueObject, frozen=True):
-    """What is left of a VMM. `end` is None when its keeper was ended before it could say; `oom_kills` is of its control
-    group."""
+    """What a VMM that has ended leaves to judge by. `end` is None when its keeper was ended before it could say;
+    `oom_kills` is of its control group."""
 
     end: VmmEnd | None
     oom_kills: int
 
 
 def judge(evidence: VmmEvidence, recorded: Exit | None, killed: Exit) -> Exit:
-    """`recorded` is the pilot's own word; what it recorded happened, whatever became of the VMM then. `killed` is the
-    exit of what was ended without a word."""
+    """The exit of a machine. `recorded` is the pilot's own word; an exit that it recorded happened, whatever became of
+    the VMM then. `killed` is the exit of a machine that was ended without a word."""
     if recorded is not None:
         return recorded
     end = evidence.end
@@ -206,8 +208,8 @@ def judge(evidence: VmmEvidence, recorded: Exit | None, killed: Exit) -> Exit:
 
 
 def is_final(evidence: VmmEvidence) -> bool:
-    """Whether a machine whose pilot never took its spec was ended by its guest, or for its size. A VMM that
-    fails says why to whoever launches it, and may be launched again."""
+    """Whether a machine whose pilot never took its spec was ended by its guest, or for its size. A VMM that fails says
+    why to its launcher, and may be launched again."""
     return evidence.end is not None and (evidence.end.status == 0 or evidence.oom_kills > 0)
 
 
@@ -222,7 +224,7 @@ def _fault(end: VmmEnd) -> str:
 
 
 def last_words(console: bytes) -> str:
-    """The last lines that say anything."""
+    """The last lines of the console that have any text, cut and made harmless; "(none)" without one."""
     lines = [line.strip() for line in _text(console).splitlines() if line.strip()]
     return " / ".join(lines[-_LINES:])[-_WORDS_MAX:] or "(none)"
 
@@ -245,7 +247,8 @@ _LAST_WORDS_S = 2.0  # for a VMM to end that has hung up
 
 
 class MicroVMLauncher:
-    """Remembers nothing. `overhead_mib` is what a VMM may need beside its guest's memory."""
+    """Plans and launches the VMMs of machines. Remembers nothing. `overhead_mib` is how many MiB a VMM may need beside
+    its guest's memory."""
 
     def __init__(self, vmm: Vmm, jail: Jail, kernel: GuestKernel, clock: Clock, overhead_mib: int) -> None:
         self._vmm = vmm
@@ -255,7 +258,8 @@ class MicroVMLauncher:
         self._overhead_mib = overhead_mib
 
     async def plan(self, spec: InstanceSpec, run: RunDir, fds: int) -> MicroVMPlan:
-        """Raises `BadRequest`, `NotServed`, `WrongState` and, without a kernel, `Unavailable`."""
+        """The plan of a machine. Raises `BadRequest`, `NotServed`, `WrongState` and, without a kernel,
+        `Unavailable`."""
         try:
             found = await in_thread(Pool.HOST, self._kernel.lend, self._vmm.kernel_format, run.path)
         except (CannotStart, OSError) as error:
@@ -265,7 +269,7 @@ class MicroVMLauncher:
         return made
 
     async def launch(self, spec: InstanceSpec, run: RunDir, fds: tuple[int, ...]) -> int:
-        """A first boot, from the kernel on; the keeper's pid."""
+        """Boot the machine for the first time, from the kernel on. Returns the keeper's pid."""
         plan = await self.plan(spec, run, len(fds))
         await in_thread(Pool.HOST, write_plan, run, plan)
         return await self.run(spec, run, plan, fds)
@@ -273,7 +277,8 @@ class MicroVMLauncher:
     async def run(
         self, spec: InstanceSpec, run: RunDir, plan: MicroVMPlan, fds: tuple[int, ...], restored: Restored | None = None
     ) -> int:
-        """Nothing of it is left when this raises: `Unavailable`, or `SnapshotLost`, with the VMM's own words."""
+        """Run the VMM of a plan, `restored` from a snapshot or booted. Returns the keeper's pid. Nothing of it is left
+        when this raises: `Unavailable`, or `SnapshotLost`, with the VMM's own words."""
         cell = JailCell(
             machine_id=spec.machine_id,
             uid=user_of(spec.machine_id),

@@ -27,7 +27,7 @@ _SPARE_MIB = 16  # without which a kernel has no room to move, and ends a proces
 
 
 class MicroVMMemory:
-    """Remembers nothing. Of machines whose VMM runs."""
+    """Reads and changes the memory of machines whose VMM runs. Remembers nothing."""
 
     def __init__(self, vmm: Vmm, channel: PilotChannel, cgroups: Cgroups, overhead_mib: int) -> None:
         self._vmm = vmm
@@ -40,7 +40,7 @@ class MicroVMMemory:
         return Memory(limit_mib=limit_mib, available_mib=min(limit_mib, (await self.ask(run)).available // _MIB))
 
     async def ask(self, run: RunDir) -> GuestMemory:
-        """Raises `Unavailable`."""
+        """The memory as the guest says it. Raises `Unavailable` when the guest does not answer."""
         try:
             with anyio.fail_after(ANSWER_TIMEOUT_S):
                 async with self._channel.connect(run, kept=True) as pilot:
@@ -50,9 +50,10 @@ class MicroVMMemory:
             raise Unavailable("the machine does not answer") from error
 
     async def limit(self, run: RunDir, limits: InstanceLimits) -> None:
-        """Raising the limit: raise the control group's, then deflate the balloon. Lowering: inflate it first, so that
-        the guest never exceeds its control group; what the balloon took from within huge pages is the host's only once
-        it looks for memory. Raises `WrongState` above what the machine was started for, and when more is in use."""
+        """Set the memory limit. Raising the limit: raise the control group's, then deflate the balloon. Lowering:
+        inflate it first, so that the guest never exceeds its control group; memory that the balloon took from within
+        huge pages is the host's only once it looks for memory. Raises `WrongState` above the memory that the machine
+        was started for, and when more is in use."""
         before_mib, wanted_mib = spec_of(run).limits.memory_mib, limits.memory_mib
         most_mib = read_plan(run).vm.max_memory_mib
         if wanted_mib > most_mib:
@@ -73,8 +74,9 @@ class MicroVMMemory:
             raise
 
     async def reclaim(self, run: RunDir, amount_mib: int) -> int:
-        """What the host caches for its disks first. Then the guest: it gives up what is free and so much of what it
-        caches, and may take the room again when it needs it."""
+        """Have up to `amount_mib` MiB given back. First the pages that the host caches for the machine's disks. Then
+        the guest: it gives up its free memory and as much of its caches as is missing, and may take the room again when
+        it needs it. Returns how many MiB fewer are used now."""
         if amount_mib <= 0:
             return 0
         group = self._cgroups.group("memory", run.machine_id)

@@ -38,7 +38,7 @@ from hawker.runtime.spec import InstanceSpec
 from hawker.runtime.vmm.contract import Jail, Restored, Vm, Vmm
 
 SAVED = "snapshot"
-"""Its directory, below the VMM's."""
+"""The name of a snapshot's directory, below the VMM's."""
 
 _SAMPLE = 64 << 10
 
@@ -53,15 +53,15 @@ _SAMPLE = 64 << 10
 
 class SavedFile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    """In the directory of the suspended machine, without slashes."""
+    """The file's name in the directory of the snapshot, without slashes."""
     size: int
-    """Bytes."""
+    """The file's size in bytes."""
     checksum: int  # CRC-32 of its first and its last 64 KiB
 
 
 class MicroVMSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """`program` is the VMM that wrote it, by name and version; `plan` the machine's hardware, to which it belongs;
-    `available_mib` how much of its memory the guest could still use."""
+    """The record of a machine's snapshot. `program` is the VMM that wrote it, by name and version; `plan` the machine's
+    hardware, to which it belongs; `available_mib` how many MiB of its memory the guest could still use."""
 
     program: str
     plan: MicroVMPlan
@@ -74,14 +74,14 @@ def saved_directory(run: RunDir) -> Path:
 
 
 def make_room(run: RunDir, uid: int) -> None:
-    """An empty directory for a snapshot, the VMM's to write to; what was there is gone."""
+    """Make an empty directory for a snapshot, for the VMM to write to; an earlier one is removed with its files."""
     drop_files(run)
     saved_directory(run).mkdir(mode=0o700)
     os.chown(saved_directory(run), uid, uid, follow_symlinks=False)
 
 
 def saved_files(run: RunDir) -> tuple[SavedFile, ...]:
-    """Every file that a VMM has saved, made durable. Raises `SnapshotLost`."""
+    """The record of every file that a VMM has saved; each file is made durable. Raises `SnapshotLost`."""
     with _opened(run) as place:
         names = sorted(os.listdir(place))
         found = tuple(_look(place, name, flush=True) for name in names)
@@ -101,7 +101,7 @@ def publish_snapshot(run: RunDir, snapshot: MicroVMSnapshot) -> None:
 
 
 def read_snapshot(run: RunDir) -> MicroVMSnapshot:
-    """Raises `SnapshotLost`."""
+    """The record of the machine's snapshot. Raises `SnapshotLost` when it cannot be read."""
     try:
         return msgspec.json.decode(run.snapshot.read_bytes(), type=MicroVMSnapshot)
     except (OSError, msgspec.DecodeError) as error:
@@ -109,7 +109,7 @@ def read_snapshot(run: RunDir) -> MicroVMSnapshot:
 
 
 def refuse_unusable(run: RunDir, snapshot: MicroVMSnapshot, program: str) -> None:
-    """Raises `SnapshotLost` with what has changed since it was made."""
+    """Raises `SnapshotLost` with what has changed since the snapshot was made."""
     if snapshot.program != program:
         raise SnapshotLost(f"the machine's snapshot was made by {snapshot.program}, and this is {program}")
     for shown in snapshot.plan.shown:
@@ -129,7 +129,7 @@ def forget_snapshot(run: RunDir) -> None:
 
 
 def drop_files(run: RunDir) -> None:
-    """The memory, of a snapshot that is not published; also half of one."""
+    """Remove the memory files of a snapshot that is not published; also of half a snapshot."""
     place = saved_directory(run)
     if place.is_symlink() or place.is_file():
         place.unlink()
@@ -151,7 +151,7 @@ def came_as(name: str) -> str:
 
 
 def moved_place(run: RunDir, name: str) -> Path:
-    """Raises `BadRequest`."""
+    """The path of a file of a suspended machine, by its name. Raises `BadRequest` for any other name."""
     known = name.removesuffix(_CAME) in (_INSTANCE, _PLAN, _RECORD) or name in _BOOTED_FROM
     if not known and not _SAVED_NAME.fullmatch(name):
         raise BadRequest(f"{name!r:.80} is no file of a suspended machine")
@@ -159,7 +159,8 @@ def moved_place(run: RunDir, name: str) -> Path:
 
 
 def moved_files(run: RunDir) -> dict[str, int]:
-    """Raises `SnapshotLost`."""
+    """The size in bytes of each file of a suspended machine, by its name. Raises `SnapshotLost` when one is not
+    there."""
     saved = tuple(f"vmm/{SAVED}/{file.name}" for file in read_snapshot(run).files)
     names = (*_BOOTED_FROM, *saved, _INSTANCE, _PLAN, _RECORD)
     try:
@@ -174,8 +175,8 @@ def make_moved_place(run: RunDir) -> None:
 
 
 def take_in(run: RunDir, here: InstanceSpec) -> None:
-    """Again after a crash. Who looks at any moment sees no instance, or a suspended one: the record is there before the
-    spec, without which it says nothing. Raises `SnapshotLost`."""
+    """Make the moved machine suspended here. To be called again after a crash. At any moment others see no instance, or
+    a suspended one: the record is there before the spec, without which it says nothing. Raises `SnapshotLost`."""
     if run.saved() and run.spec() is not None:
         return
     try:
@@ -263,7 +264,7 @@ _MIB = 1 << 20
 
 
 class SnapshotSuspension:
-    """Remembers nothing."""
+    """Suspends machines into snapshots and resumes them. Remembers nothing."""
 
     def __init__(
         self,
@@ -305,12 +306,14 @@ class SnapshotSuspension:
         await self._go_on(run)
 
     async def let_go(self, run: RunDir) -> None:
-        """A guest that was held still, and whose daemon died before it was suspended or after it was resumed."""
+        """Let a guest go on that was held still, and whose daemon died before it was suspended or after it was
+        resumed."""
         if run.alive() and not run.saved() and saved_directory(run).exists():
             await self._go_on(run)
 
     async def give_up(self, run: RunDir) -> None:
-        """End what runs, then its snapshot: the other way round it would run, as nobody knows what."""
+        """End the processes that run, then the snapshot: the other way round the machine would run, as nobody knows
+        what."""
         await self._jail.kill(run.machine_id, run, None)
         forget_snapshot(run)
         await in_thread(Pool.HOST, drop_files, run)

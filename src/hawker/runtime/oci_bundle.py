@@ -156,7 +156,7 @@ def _refuse(names: list[str], code: int, *arguments: dict[str, Any]) -> dict[str
 
 
 PILOT_PATH = "/.hawker/pilot"
-"""Where the pilot is seen inside a machine."""
+"""The path of the pilot inside a machine."""
 
 _CAPABILITIES = [
     "CAP_AUDIT_WRITE",
@@ -204,23 +204,23 @@ _QUIET = ["nosuid", "noexec", "nodev"]
 _PERIOD_US = 100_000
 _MIB = 1 << 20
 OPEN_FILES = 65_536
-"""How many files each process of a machine may open, where the daemon may give that many."""
+"""The number of files that each process of a machine may open, where the daemon may give that many."""
 
 
 class ContainerPlacement(ValueObject, frozen=True):
-    """What the host adds to a spec: the pilot's file and arguments, the cgroup's path, which namespaces exist."""
+    """The host's additions to a spec: the pilot's file and arguments, the cgroup's path, which namespaces exist."""
 
     pilot: Path
     arguments: tuple[str, ...]
-    """Of the pilot, behind its name."""
+    """The arguments of the pilot, behind its name."""
     environment: tuple[str, ...]
-    """NAME=VALUE each: the pilot's own, which the workload does not get."""
+    """The pilot's own environment, NAME=VALUE each, which the workload does not get."""
     cgroup: str
-    """The path below each hierarchy."""
+    """The path of the machine's control group below each hierarchy."""
     cgroup_namespace: bool
-    """The kernel has such namespaces, and the machine gets one."""
+    """Whether the kernel has such namespaces; the machine gets one then."""
     open_files: int = OPEN_FILES
-    """How many files each of its processes may have open: soft and hard limit."""
+    """The number of files that each of its processes may have open: soft and hard limit."""
     oom_score: int = 0  # -1000 to 1000 (proc(5)): the least that its processes can give themselves
     profile: str = ""  # of AppArmor, which the kernel has; "": none
     sys: Path | None = None  # a mounted view of the kernel for /sys; None: the runtime mounts one

@@ -18,13 +18,13 @@ _COMM_BYTES = 64  # it is at most 16
 
 class ProcessEntry(ValueObject, frozen=True):
     pid: int
-    """As this process sees it."""
+    """The process id, as this process sees it."""
     parent: int
-    """The pid of its parent, 0 for one that has none here."""
+    """The pid of its parent, 0 for a process that has none here."""
     cpu_s: float
     """Seconds of cpu that it used itself, without its children."""
     memory_bytes: int
-    """What of it is in memory, with what it shares with others."""
+    """Bytes of it that are in memory, with those that it shares with other processes."""
     began: int
     """Clock ticks from the host's boot to its begin: no other process has both this and its pid."""
 
@@ -36,7 +36,7 @@ def entries() -> Iterator[ProcessEntry]:
 
 
 def is_there(found: ProcessEntry) -> bool:
-    """Whether it has not been reaped, and its pid is still its own."""
+    """Whether the process has not been reaped, and its pid is still its own."""
     try:
         stat = (_PROC / str(found.pid) / "stat").read_text("utf-8", "replace")
     except OSError:
@@ -45,7 +45,7 @@ def is_there(found: ProcessEntry) -> bool:
 
 
 def descendants(ancestor: int) -> list[ProcessEntry]:
-    """Everyone below `ancestor`, which is not among them."""
+    """All processes below `ancestor`, which is not among them."""
     children: dict[int, list[ProcessEntry]] = {}
     for entry in entries():
         children.setdefault(entry.parent, []).append(entry)
@@ -66,7 +66,7 @@ def carries(pid: int, mark: bytes) -> bool:
 
 
 def named(*names: str) -> list[int]:
-    """Processes of some programs, by the names that the kernel knows them by."""
+    """The pids of some programs' processes, by the names that the kernel knows them by."""
     lines = {f"{name}\n".encode() for name in names}
     return [pid for pid in _pids() if _comm(pid) in lines]
 
@@ -86,7 +86,7 @@ def _comm(pid: int) -> bytes:
 
 
 def has_open(pid: int, file: Path) -> bool:
-    """Whether one of its descriptors is that file, whatever its name is there."""
+    """Whether one of the descriptors of `pid` is that file, whatever its name is there."""
     directory = _PROC / str(pid) / "fd"
     with suppress(OSError):
         wanted = file.stat()

@@ -34,7 +34,8 @@ def process_driver(machines: Path, clock: Clock) -> PilotDriver:
 
 
 class ProcessTechnology:
-    """Keeps `Technology`. Remembers its children for one reason only: to bury them."""
+    """Runs machines as plain processes of the host. Keeps `Technology`. Remembers its children for one reason only: to
+    bury them."""
 
     name = "process"
     features = Features(rootfs=False, network=False, limits=False, driver="process")
@@ -94,13 +95,13 @@ class ProcessTechnology:
         raise NotServed("the process driver cannot suspend: its machines are plain processes of the host")
 
     async def resume(self, run: RunDir) -> None:
-        """Such a machine is never suspended."""
+        """Does nothing: such a machine is never suspended."""
 
     def is_suspended(self, run: RunDir) -> bool:
         return False
 
     def thaw(self, machine_id: MachineId) -> None:
-        """Such a machine is never frozen."""
+        """Does nothing: such a machine is never frozen."""
 
     async def memory(self, run: RunDir) -> Memory:
         raise NotServed("the process driver has no limits: its machines have the host's memory")
@@ -118,7 +119,7 @@ class ProcessTechnology:
         return False
 
     async def take_up(self, run: RunDir) -> None:
-        """Nothing is ever left half-done to such a machine."""
+        """Does nothing: nothing is ever left half-done to such a machine."""
 
     def last_words(self, run: RunDir) -> str:
         return ""
@@ -130,7 +131,7 @@ class ProcessTechnology:
         return frozenset()
 
     def mend(self, spec: InstanceSpec, pid: int) -> None:
-        """Such a machine has nothing to lose."""
+        """Does nothing: such a machine has nothing to lose."""
 
     def stats(self, run: RunDir, pid: int) -> Stats:
         below = proc.descendants(pid)

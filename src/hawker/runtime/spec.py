@@ -8,7 +8,7 @@ from hawker.ids import InstanceId, MachineId
 
 
 class InstanceLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kernel enforces on all processes of an instance together."""
+    """The limits that the kernel enforces on all processes of an instance together."""
 
     cpus: int  # whole cpus, 1 or more: so much cpu time a second; a machine with a kernel of its own has as many
     cpu_weight: int  # 1 to 10000 (cgroup v2): the share where machines compete for cpus
@@ -32,7 +32,7 @@ class MountSpec(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     target: str
     read_only: bool = False
-    """Nothing inside can write to it."""
+    """Whether no process inside can write to it."""
     mapped: bool = False  # its files have the machine's own ids on the disk: 0 is its root, in whatever range that is
 
 
@@ -76,12 +76,12 @@ class VolumeDisk(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str  # unique in the machine: 1 to 20 letters, digits and dashes
     file: str
-    """Its absolute path on the host."""
+    """The block file's absolute path on the host."""
     target: str  # absolute, inside
     fstype: str = "ext4"
     """The name of the file system in it, as mount(2) takes it."""
     read_only: bool = False
-    """The machine can read it and no more."""
+    """Whether the machine can only read it."""
 
 
 class GuestLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ class GuestLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ends(StrEnum):
-    """When an instance ends, but for `stop` and `destroy`."""
+    """The moment when an instance ends, but for `stop` and `destroy`."""
 
     FIRST = "first"  # with the first of its processes
     TOLD = "told"  # when `conclude` says so; until then the ends of its processes are noted, and no more
