@@ -12,7 +12,8 @@ from hawker.ids import AppName, MachineId
 
 MOST_APPS, MOST_MACHINES = 2000, 4000
 MOST_STATUSES = 32
-"""Of one app, or machine; its others are counted by their first digit, as 4xx."""
+"""The most statuses that are counted one by one for an app, or a machine; its others are counted by their first digit,
+as 4xx."""
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -79,7 +80,7 @@ class _Machine:
 
 
 class AppFigures:
-    """For one event loop. What is of no app is not counted here."""
+    """The figures of apps and machines, for one event loop. A request that is of no app is not counted here."""
 
     def __init__(self) -> None:
         self._apps: _Lately[AppName, _App] = _Lately(MOST_APPS, _App)
@@ -94,7 +95,7 @@ class AppFigures:
             of.answers.add(seconds)
 
     def received(self, app: AppName | None, size: int) -> None:
-        """Bytes of a client."""
+        """Count bytes that came from a client."""
         if app is not None:
             self._apps.of(app).bytes_in += size
 
@@ -103,15 +104,15 @@ class AppFigures:
             self._apps.of(app).bytes_out += size
 
     def connected(self, app: AppName) -> None:
-        """A raw connection has come."""
+        """Count a raw connection that has come."""
         self._apps.of(app).connects += 1
 
     def disconnected(self, app: AppName) -> None:
-        """It has ended, however it did."""
+        """Count a raw connection that has ended, in whatever way."""
         self._apps.of(app).disconnects += 1
 
     def shaken(self, app: AppName, version: str, seconds: float) -> None:
-        """TLS is done, so long after the connection came."""
+        """Count a TLS handshake that is done, `seconds` after the connection came."""
         handshakes = self._apps.of(app).handshakes
         times = handshakes.get(version)
         if times is None:
@@ -125,15 +126,15 @@ class AppFigures:
         self._apps.of(app).wakes.add(seconds)
 
     def event(self, app: AppName, name: str) -> None:
-        """One of those that are counted for the host, too: their names are ours."""
+        """Count an event that is counted for the host, too: the names of events are ours."""
         _count(self._apps.of(app).events, name)
 
     def verdict(self, app: AppName, name: str) -> None:
-        """What the gate of another host said to a request."""
+        """Count what the gate of another host said to a request."""
         _count(self._apps.of(app).verdicts, name)
 
     def machine_answered(self, machine: MachineRoute, status: int, seconds: float) -> None:
-        """So long after it was asked."""
+        """Count an answer of a machine, whose head came `seconds` after the machine was asked."""
         of = self._machines.of((machine.app, machine.id))
         _count_status(of.statuses, status)
         of.answers.add(seconds)
@@ -142,14 +143,14 @@ class AppFigures:
         self._machines.of((machine.app, machine.id)).dials.add(seconds)
 
     def machine_connected(self, machine: MachineRoute) -> None:
-        """A raw connection leads there."""
+        """Count a raw connection that leads to the machine."""
         self._machines.of((machine.app, machine.id)).connects += 1
 
     def machine_disconnected(self, machine: MachineRoute) -> None:
         self._machines.of((machine.app, machine.id)).disconnects += 1
 
     def apps(self, held: Mapping[str, int]) -> tuple[AppFigure, ...]:
-        """`held` wait for a machine of the app."""
+        """The figures of all apps. `held` is how many requests wait for a machine, by app."""
         for app in held:
             self._apps.of(AppName(app))
         return tuple(

@@ -15,7 +15,7 @@ from hawker.route_question import AskedRequest, AskRoute
 
 
 def head_of(asked: AskRoute) -> RequestHead:
-    """As a client would write it. Raises `ProxyError`."""
+    """The head of the asked request, as a client would write it. Raises `ProxyError`."""
     request = asked.request
     fields = [(name, value) for name, value in request.fields]
     if not any(name.lower() == "host" for name, _ in fields):
@@ -29,13 +29,13 @@ def head_of(asked: AskRoute) -> RequestHead:
 
 
 def order_of(asked: AskedRequest) -> Replay:
-    """Raises `ProxyError`."""
+    """The replay that the asked request has a machine order. Raises `ProxyError`."""
     answer = f"HTTP/1.1 200 OK\r\nfly-replay: {asked.replay}\r\n\r\n".encode()
     return read_replay(parse_response(answer, b"GET"), b"")
 
 
 def request_notes(asked: AskedRequest, head: RequestHead) -> Iterator[str]:
-    """What is true whichever machine gets it."""
+    """Sentences about the request that are true whichever machine gets it."""
     if asked.method:
         if head.method in IDEMPOTENT:
             yield f"{asked.method}: goes to a second machine if the first is lost before it answers"
@@ -55,7 +55,7 @@ def request_notes(asked: AskedRequest, head: RequestHead) -> Iterator[str]:
 
 
 def plain_notes(asked: AskedRequest, target: ServiceTarget, speaks: str) -> Iterator[str]:
-    """Of a port that speaks no HTTP."""
+    """Sentences about a request to a port that speaks no HTTP."""
     if asked.method or asked.fields or asked.replay:
         yield f"the port speaks {speaks}: method and headers mean nothing there"
     if asked.source and not target.is_udp and PROXY_PROTO in (target.port.handlers or ()):
@@ -65,7 +65,8 @@ def plain_notes(asked: AskedRequest, target: ServiceTarget, speaks: str) -> Iter
 
 
 def steering_notes(steering: Steering, taker: MachineId | None, regions: Collection[str]) -> Iterator[str]:
-    """What a client's words for its way mean. `taker` gets the request; `regions` have machines of the app."""
+    """Sentences about the fields by which a client steers its request. `taker` is the machine that gets it; `regions`
+    have machines of the app."""
     if steering.force is not None:
         yield f"fly-force-instance-id: machine {steering.force} or none"
     if steering.prefer is not None:

@@ -29,7 +29,7 @@ class BadBody(Exception):
 
 
 class MessageBody(Protocol):
-    """One body, as it comes. `done` once it is whole; its `trailers` are all there then."""
+    """The body of one message, as it comes. `done` once it is whole; its `trailers` are all there then."""
 
     done: bool
 
@@ -37,7 +37,7 @@ class MessageBody(Protocol):
     def trailers(self) -> tuple[Trailer, ...]: ...
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """The content in there, and what is not of this body any more. Raises `BadBody`."""
+        """The body's content in `data`, and the bytes behind the body's end. Raises `BadBody`."""
 
 
 class NoBody:
@@ -49,7 +49,7 @@ class NoBody:
 
 
 class CountedBody:
-    """As many bytes as were announced."""
+    """A body of as many bytes as its head announced."""
 
     trailers: tuple[Trailer, ...] = ()
 
@@ -67,7 +67,7 @@ class CountedBody:
 
 
 class OpenBody:
-    """Until the connection ends, which whoever reads it says by setting `done`."""
+    """A body that goes on until the connection ends; its reader sets `done` then."""
 
     trailers: tuple[Trailer, ...] = ()
 
@@ -161,18 +161,19 @@ def last_chunk(trailers: Iterable[Trailer]) -> bytes:
 
 
 def request_body(*, chunked: bool, length: int | None) -> MessageBody:
-    """As a request's head says; without either there is none."""
+    """The body that a request's head announces; without chunks and length there is none."""
     if chunked:
         return ChunkedBody()
     return CountedBody(length) if length else NoBody()
 
 
 BODY_S, LEAST_BYTES_PER_S = 60.0, 1024 / 60
-"""How long nothing may come of a request's body, and how much must come on average, but for the first such time."""
+"""Seconds in which no byte of a request's body may come, and bytes a second that must come on average, after the first
+`BODY_S` seconds."""
 
 
 class BodyPace:
-    """Until when more of a request's body must come. `silence_s`: so long may nothing come."""
+    """The pace at which a request's body must come. `silence_s`: so many seconds may pass without a byte."""
 
     def __init__(self, now: float, silence_s: float) -> None:
         self._silence_s = silence_s
@@ -182,11 +183,12 @@ class BodyPace:
         self._paid_until += size / LEAST_BYTES_PER_S
 
     def excuse(self, now: float) -> None:
-        """It was not the client that was slow."""
+        """Give the client `BODY_S` seconds anew: the machine was slow, and not the client."""
         self._paid_until = max(self._paid_until, now + BODY_S)
 
     def deadline(self, now: float, *, answered: bool) -> float:
-        """Something has come just now. Once an answer has begun, who is `answered` may say little."""
+        """The time by which more of the body must come, when bytes came just now. Once an answer has begun
+        (`answered`), only silence counts, and not the average."""
         silent = now + self._silence_s
         return silent if answered else min(silent, self._paid_until)
 
@@ -195,7 +197,8 @@ _PIECE_BYTES = 16 << 10
 
 
 def put_last(pieces: list[bytes], content: bytes) -> None:
-    """Small ones are joined, so that whoever takes all of them in one turn of the event loop has few."""
+    """Append `content` to the last piece or as a new one. Small pieces are joined, so that a reader of all pieces in
+    one turn of the event loop has few."""
     if pieces and len(pieces[-1]) + len(content) <= _PIECE_BYTES:
         pieces[-1] += content
     else:
@@ -203,12 +206,13 @@ def put_last(pieces: list[bytes], content: bytes) -> None:
 
 
 KEPT_BYTES = 1 << 20
-"""Of a request's body, so that it can be sent again."""
+"""The most bytes of a request's body that are kept, so that the request can be sent again."""
 
 
 class KeptBody:
-    """What has come of a request's body, while it may be sent again: never more than `KEPT_BYTES`, nor than what the
-    process has for all (`occupancy`). `pieces` is None once that was too much, or of no more use."""
+    """The part of a request's body that has come, while the request may be sent again: never more than `KEPT_BYTES`,
+    nor than the process has for all requests (`occupancy`). `pieces` is None once the body was too much, or of no more
+    use."""
 
     __slots__ = ("_occupancy", "_owner", "pieces", "size")
 
@@ -219,7 +223,7 @@ class KeptBody:
         self.size = 0
 
     def keep(self, owner: str, content: bytes) -> None:
-        """`owner` is whose share it counts in, from its first byte on."""
+        """Keep `content`. `owner` is the key in whose share the body counts, from its first byte on."""
         if self.pieces is None:
             return
         self._owner = self._owner or owner
@@ -231,7 +235,7 @@ class KeptBody:
         self.size += len(content)
 
     def drop(self) -> None:
-        """Once is enough, and more do no harm."""
+        """Drop the kept pieces. A repeated call does no harm."""
         if self.size:
             self._occupancy.leave(self._owner, self.size)
         self.pieces, self.size = None, 0

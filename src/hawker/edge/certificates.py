@@ -20,15 +20,15 @@ from hawker.vault import Vault
 
 KEPT_CONTEXTS = 2000
 ACME_ALPN = "acme-tls/1"
-"""Who offers this alone is a certificate authority."""
+"""The protocol that certificate authorities ask for: a client that offers this alone is one."""
 SELF_SIGNED = "hawker.invalid"
-"""The only name of the certificate for hosts without one: nothing that a client asks for is signed."""
+"""The only name of the certificate for hosts without one: no name that a client asks for is signed."""
 
 _Key = tuple[str, bytes, tuple[str, ...], tuple[str, ...]]
 
 
 class CertificateBook:
-    """`folder` is the edge's."""
+    """The certificates of host names. `folder` is the edge's."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
@@ -39,33 +39,37 @@ class CertificateBook:
         self._challenges: dict[tuple[str, str], ShownChallenge] = {}
 
     def replace(self, certificates: Iterable[SealedCertificate]) -> None:
-        """All that there are. What was opened of one that is gone is forgotten."""
+        """Take these as all the certificates that there are. The opened context of a certificate that is gone is
+        forgotten."""
         self._of = {each.hostname: each for each in certificates}
         there = {(each.hostname, each.sealed) for each in self._of.values()} | {("", b"")}
         for key in [key for key in self._contexts if key[:2] not in there and key[0]]:
             del self._contexts[key]
 
     def show(self, challenges: Iterable[ShownChallenge]) -> None:
-        """All that certificate authorities may ask for now."""
+        """Take these as all the challenges that certificate authorities may ask for now."""
         self._challenges = {(each.hostname, each.token): each for each in challenges}
         there = {each.answer.encode() for each in self._challenges.values()}
         for key in [key for key in self._contexts if key[3] == (ACME_ALPN,) and not key[0] and key[1] not in there]:
             del self._contexts[key]
 
     def challenge(self, hostname: str, token: str) -> ShownChallenge | None:
-        """What is shown to who asks for this token at this host by HTTP; none where nothing was ordered."""
+        """The challenge for a certificate authority that asks for this token at this host by HTTP; None where nothing
+        was ordered."""
         found = self._challenges.get((hostname, token))
         return found if found is not None and found.kind == HTTP_01 else None
 
     def tls_challenge(self, hostname: str) -> ShownChallenge | None:
-        """What is shown in a certificate to an authority that asks for this host's."""
+        """The challenge that is shown in a certificate to an authority that asks for this host's; None where nothing
+        was ordered."""
         if not self._challenges:
             return None
         asked = (each for each in self._challenges.values() if each.kind == TLS_ALPN_01 and each.hostname == hostname)
         return next(asked, None)
 
     def proof(self, shown: ShownChallenge) -> ssl.SSLContext:
-        """With the certificate that an authority looks for (RFC 8737, 3): it is nobody's, and says what was shown."""
+        """A TLS context with the certificate that an authority looks for (RFC 8737, 3): it is nobody's, and proves the
+        challenge."""
         key = ("", shown.answer.encode(), (), (ACME_ALPN,))
         if key not in self._contexts:
             pair = certificate_chain.proof_of(shown.hostname, shown.answer, self._clock.now())
@@ -73,8 +77,8 @@ class CertificateBook:
         return self._contexts[key]
 
     def find(self, name: str) -> SealedCertificate | None:
-        """The one for this name, else the one for a wildcard of one label; also where the first has expired and the
-        second, which is the same app's or the platform's, has not."""
+        """The certificate for this name, else the one for a wildcard of one label; the wildcard's also where the first
+        has expired and the second, which is the same app's or the platform's, has not."""
         exact, wide = self._of.get(name), self._of.get(wildcard_of(name))
         if exact is None or wide is None or not self._has_expired(exact) or self._has_expired(wide):
             return exact or wide
@@ -84,14 +88,16 @@ class CertificateBook:
         return 0.0 < certificate.not_after <= self._clock.now()
 
     def app_of(self, name: str) -> AppName | None:
-        """Whose host name it is; nobody's below the platform's own domain."""
+        """The app that the host name is of, by its certificate; None below the platform's own domain, and without a
+        certificate."""
         found = self._of.get(name) or self._of.get(wildcard_of(name))
         return found.app or None if found is not None else None
 
     def context(
         self, certificate: SealedCertificate | None, versions: tuple[str, ...], alpn: tuple[str, ...]
     ) -> ssl.SSLContext:
-        """Without a certificate, one that is signed by itself. Raises `Fault` when it cannot be opened."""
+        """The TLS context of this certificate; with None, of one that is signed by itself. Raises `Fault` when it
+        cannot be opened."""
         kept = (certificate.hostname, certificate.sealed) if certificate else ("", b"")
         key = (*kept, versions, alpn)
         context = self._contexts.get(key)

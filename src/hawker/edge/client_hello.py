@@ -8,7 +8,7 @@ import struct
 from hawker.value_object import ValueObject
 
 MAX_HELLO_BYTES = 16 * 1024
-"""Of the message. Browsers send 2 KiB."""
+"""The most bytes of a ClientHello. Browsers send 2 KiB."""
 _RECORD_HEAD, _HANDSHAKE, _CLIENT_HELLO, _MAX_RECORD = 5, 22, 1, 16 * 1024
 _FRAGMENTS = 16
 _VERSION_AND_RANDOM = 2 + 32
@@ -19,19 +19,19 @@ _NAME = re.compile(rb"[A-Za-z0-9_.-]{1,254}")
 
 
 class BadHelloError(ValueError):
-    """It is no ClientHello, or too large."""
+    """The bytes are no ClientHello, or a too large one."""
 
 
 class ClientHello(ValueObject, frozen=True):
-    """`name` in lower case without a dot at the end; empty when the client gave none. `alpn` are the protocols that it
-    offers, in its order."""
+    """The parts of a ClientHello that the edge reads. `name` is in lower case without a dot at the end; empty when the
+    client gave none. `alpn` are the protocols that the client offers, in its order."""
 
     name: str
     alpn: tuple[bytes, ...] = ()
 
 
 def read_hello(data: bytes | bytearray) -> ClientHello | None:
-    """None while some of it is missing. Raises `BadHelloError`."""
+    """The ClientHello in the bytes; None while some of it is missing. Raises `BadHelloError`."""
     message = _message(data)
     if message is None:
         return None
@@ -127,8 +127,8 @@ _NO_TLS = b"SFATAL\0VFATAL\0C28000\0MTLS is required: connect with sslmode=requi
 
 
 class PostgresAnswer(ValueObject, frozen=True):
-    """`answer` goes to the client, for so many bytes of it as were `taken`: none yet when it is empty. `refused`: it is
-    the last word."""
+    """An answer to a client of PostgreSQL before TLS. `answer` goes to the client, for as many of its bytes as were
+    `taken`: more bytes must come when it is empty. `refused`: it is the last answer, and the connection ends."""
 
     answer: bytes = b""
     taken: int = 0
@@ -136,7 +136,7 @@ class PostgresAnswer(ValueObject, frozen=True):
 
 
 def postgres_answer(data: bytes | bytearray) -> PostgresAnswer | None:
-    """To what a client says first; None once it begins with TLS."""
+    """The answer to the first bytes of a client of PostgreSQL; None once the client begins with TLS."""
     if data[0] == _HANDSHAKE:  # a record of TLS
         return None
     if len(data) < _WORD_BYTES:

@@ -26,17 +26,17 @@ _log = log.bind("hawker.edge")
 
 
 class TakenOver(msgspec.Struct, frozen=True, kw_only=True):
-    """What a warden that begins anew has from itself: descriptors of its lock and its listening sockets, and the ids of
-    edge processes that leave."""
+    """The resources that a warden that begins anew keeps: descriptors of its lock and its listening sockets, and the
+    ids of edge processes that leave."""
 
     lock: int
-    """Of the file `lock` of the edge's folder, which it still holds."""
+    """The descriptor of the file `lock` of the edge's folder, whose lock it still holds."""
     doors: tuple[tuple[str, int, int], ...]
     """Address, port and descriptor of each TCP socket."""
     datagrams: tuple[tuple[str, int, int], ...] = ()
     """Address, port and descriptor of each UDP socket."""
     leaving: tuple[int, ...] = ()
-    """Process ids: they are waited for, and ended with the warden."""
+    """Process ids of edge processes that leave: they are waited for, and ended with the warden."""
 
 
 def _run(data_dir: Path | None, log_level: str, taken: str, user: int | None) -> int:

@@ -17,7 +17,7 @@ from hawker.edge.head import Field, ResponseHead
 LEAST_BYTES = 1 << 10
 _GZIP_LEVEL, _ZSTD_LEVEL = 5, 3
 _ZSTD_WINDOW_LOG = 20
-"""What a client must hold to unpack is 1 MiB; RFC 9659 lets it refuse more than eight."""
+"""The window of zstd as a power of two: a client must hold 1 MiB to unpack; RFC 9659 lets it refuse more than eight."""
 _TEXT = re.compile(
     rb"text/(?!event-stream\b)|application/(?:(?:[\w.-]+\+)?(?:json|xml)|javascript|x-javascript|wasm|x-ndjson)\b"
     rb"|image/(?:svg\+xml|bmp|x-icon|vnd\.microsoft\.icon)\b|font/(?:ttf|otf)\b",
@@ -30,7 +30,7 @@ _OFFER = re.compile(r"\s*([\w*-]+)\s*(?:;\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*)?")
 
 class Packer(Protocol):
     def pack(self, content: bytes) -> bytes:
-        """All of it, so that it can be unpacked at once."""
+        """Pack all of the content, so that the client can unpack it at once."""
 
     def end(self) -> bytes: ...
 
@@ -59,11 +59,12 @@ class ZstdPacker:
 
 
 _PACKERS: dict[str, type[GzipPacker] | type[ZstdPacker]] = {"zstd": ZstdPacker, "gzip": GzipPacker}
-"""The first that the client wants as much as any other is taken."""
+"""The packers by coding; of codings that the client wants equally the first is taken."""
 
 
 def packed(answer: ResponseHead, asked: Iterable[Field]) -> tuple[ResponseHead, Packer | None]:
-    """The head of the packed answer, and its packer; none where it goes as it is. `asked` are the request's fields."""
+    """The head of the packed answer, and its packer; None where the answer goes as it is. `asked` are the request's
+    fields."""
     if answer.bodiless or answer.status not in _WHOLE or not _may_be(answer):
         return answer, None
     coding = wanted([value for name, value in asked if name == b"accept-encoding"])
@@ -75,7 +76,7 @@ def packed(answer: ResponseHead, asked: Iterable[Field]) -> tuple[ResponseHead, 
 
 
 def wanted(accepted: list[bytes]) -> str | None:
-    """Of the codings that we have, the one that a client wants most; None for none."""
+    """The coding of ours that a client wants most; None when it wants none of them."""
     weights: dict[str, float] = {}
     for part in b",".join(accepted).decode("latin-1").split(",")[:32]:
         match = _OFFER.fullmatch(part)

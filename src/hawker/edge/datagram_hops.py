@@ -43,7 +43,7 @@ from hawker.keyed_locks import KeyedLocks
 
 _HEAD = struct.Struct(">BIH")
 _MOST_UNSENT_BYTES = 1 << 20
-"""Of one line to another host. What comes then is dropped."""
+"""The most unsent bytes of one line to another host. A datagram that comes then is dropped."""
 _WHY_CHARS = 1000
 _MOST_NUMBERS = 1 << 32
 
@@ -56,16 +56,17 @@ class FlowFrame(IntEnum):
 
 
 class FlowQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Into which service of which machine a flow wants. `hold_s`: so long may the gate hold it and start the machine; 0
-    is now or not at all."""
+    """A question for a gate: whether a flow may enter this service of this machine. `hold_s`: so many seconds may the
+    gate hold the flow and start the machine; 0 is now or not at all."""
 
     app: AppName
     machine: MachineId
     service: int
-    """Its place in the machine's config, from 0."""
+    """The service's place in the machine's config, from 0."""
     hold_s: float = 0.0
     port: int = 0
-    """As in `HopQuestion`: from another region, into whichever machine the asked host chooses; 0 otherwise."""
+    """The app's port, as in `HopQuestion`: the flow comes from another region, for any machine that the asked host
+    chooses; 0 otherwise."""
 
 
 class _FlowLine(asyncio.Protocol, ABC):
@@ -205,7 +206,7 @@ def _question_of(visit: Visit, hold_s: float) -> FlowQuestion:
 
 
 class DatagramHops:
-    """Keeps `FarFlows`. For one event loop."""
+    """Leads flows to machines of other hosts. Keeps `FarFlows`. For one event loop."""
 
     def __init__(self, dialer: HopDialer, clock: Clock) -> None:
         self._dialer = dialer
@@ -214,7 +215,7 @@ class DatagramHops:
         self._making = KeyedLocks[GatePlace]()
 
     async def open(self, visit: Visit, began: float, listener: FlowListener) -> _FarEnd:
-        """Raises `ProxyError`; the gate is avoided for a while."""
+        """Open the way of a flow to the visit's machine. Raises `ProxyError`; the gate is avoided for a while."""
         gate, target, place = visit.gate, visit.target, visit.target.machine.gate
         assert place is not None, "a machine of this host has its gate here"
         hold_s = hold_s_of(visit, began, self._now())
@@ -231,7 +232,7 @@ class DatagramHops:
         return end
 
     def sweep(self) -> None:
-        """Close what nobody has used for long."""
+        """Close lines that no flow has used for long."""
         oldest = self._now() - FREE_S
         for place, line in list(self._lines.items()):
             if not line.is_open or (line.is_free and line.free_since < oldest):
@@ -276,7 +277,7 @@ class _Guest:
 
 
 class AskedLine(_FlowLine):
-    """The end of the machines' edge."""
+    """The end of a line at the machines' edge."""
 
     def __init__(self, gate: "DatagramGate") -> None:
         super().__init__()
@@ -290,7 +291,7 @@ class AskedLine(_FlowLine):
         self._gate.lines.discard(self)
 
     def end(self, guest: _Guest, why: ProxyError | None) -> None:
-        """The machine's end has ended; who sends on asks again."""
+        """End a flow whose end at the machine has ended; a client that sends on makes its edge ask again."""
         if self._release(guest):
             self.say(FlowFrame.END, guest.number)
             if why is not None:
@@ -378,7 +379,7 @@ class DatagramGate:
         return line
 
     def close(self) -> None:
-        """All flows end: who sends goes on in the next process."""
+        """End all flows: a client that sends on is served by the next process."""
         for line in list(self.lines):
             line.close()
 

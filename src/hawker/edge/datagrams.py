@@ -30,12 +30,13 @@ from hawker.token_bucket import Allowance, TokenBuckets
 from hawker.value_object import ValueObject
 
 UNANSWERED_S, ANSWERED_S = 30.0, 120.0
-"""After so much silence a flow has ended; as in the kernel's tracking of connections, which lets a machine answer the
-host for as long."""
+"""Seconds of silence after which a flow ends, before and after a machine has answered; as in the kernel's tracking of
+connections, which lets a machine answer the host for as long."""
 NEW_FLOWS = Allowance(1000.0, 2000.0)
-"""Of an app, a second. One more is dropped."""
+"""New flows of an app: 1000 a second, and 2000 at once. A datagram that would begin one more is dropped."""
 WAITING = 16
-"""Flows of an app that wait for a machine. One more is dropped: a flood starts no more machines than a client does."""
+"""The most flows of an app that wait for a machine. One more is dropped: a flood starts no more machines than a client
+does."""
 _EXTRA_BYTES = 64
 _SWEEP_S = 1.0
 _IP_PKTINFO = 8  # of linux/in.h; the socket module has no name for it
@@ -46,15 +47,15 @@ Client: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 
 
 class Sender(ValueObject, frozen=True):
-    """Who sends, and to which address of the host: what an answer needs, and what a flow is known by. `local` is as the
-    kernel writes it."""
+    """The client that sends, and the address of the host that it sends to: by both a flow is known, and an answer needs
+    both. `local` is as the kernel writes it."""
 
     client: Client
     local: bytes
 
 
 class Flow:
-    """Of one sender. `visit` is None until a machine has been found. Keeps `FlowListener`."""
+    """The flow of one sender. `visit` is None until a machine has been found. Keeps `FlowListener`."""
 
     def __init__(
         self, flows: "DatagramFlows", receiver: "DatagramDoor", sender: Sender, app: AppName, org: str
@@ -73,8 +74,8 @@ class Flow:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the machine that it leads to is still the one, and still there; of another host's its gate says so
-        when it is not."""
+        """Whether the flow goes on: the machine that it leads to has the same instance still, and runs; for a machine
+        of another host its gate says so when it does not."""
         return not self.is_over and (not isinstance(self._machine, MachineSocket) or self._machine.goes_on)
 
     @property
@@ -82,19 +83,19 @@ class Flow:
         return self.heard_at + (ANSWERED_S if self.answered else UNANSWERED_S)
 
     def send(self, data: bytes) -> None:
-        """To the machine, now or once there is one."""
+        """Send a datagram to the machine, now or once there is one."""
         self.heard_at = self._flows.now()
         if not (self._first.keep(data) if self._machine is None else self._machine.send(data)):
             self._flows.dropped(self.app)
 
     def join(self, visit: Visit, machine: MachineEnd) -> None:
-        """From now on that is its machine. What does not reach it ends the flow."""
+        """Lead the flow to this machine from now on. When no datagram reaches the machine the flow ends."""
         self.visit, self._machine = visit, machine
         self._first.send(machine.send)
         self._first.clear()
 
     def end(self) -> None:
-        """Once is enough."""
+        """End the flow. A repeated call does no harm."""
         if self.is_over:
             return
         self.is_over = True
@@ -119,7 +120,7 @@ class Flow:
 
 
 class FlowTable:
-    """Who has how many flows. Pure."""
+    """The number of flows of each organization and of each address. Pure."""
 
     def __init__(self) -> None:
         self._of_org, self._of_address = Occupancy(EDGE_FLOWS), Occupancy(EDGE_FLOWS_OF_ADDRESS)
@@ -127,7 +128,7 @@ class FlowTable:
         self._unanswered_of_address: dict[str, dict[Flow, None]] = {}
 
     def admit(self, flow: Flow) -> bool:
-        """Whether there is room for it, which may end another one."""
+        """Admit a flow; False when there is no room. An unanswered flow may be ended to make room."""
         if not self._has_room(self._of_org, flow.org, self._unanswered_of_org):
             return False
         if not self._has_room(self._of_address, flow.address, self._unanswered_of_address):
@@ -139,7 +140,7 @@ class FlowTable:
         return True
 
     def answered(self, flow: Flow) -> None:
-        """It makes room for nobody any more."""
+        """Note that a machine has answered the flow: it is not ended to make room any more."""
         for unanswered, key in (
             (self._unanswered_of_org, flow.org),
             (self._unanswered_of_address, flow.address),
@@ -150,7 +151,7 @@ class FlowTable:
                 unanswered.pop(key, None)
 
     def release(self, flow: Flow) -> None:
-        """Once for each that was admitted."""
+        """Give the flow's place back. To be called once for each flow that was admitted."""
         self.answered(flow)
         self._of_org.leave(flow.org)
         self._of_address.leave(flow.address)
@@ -174,7 +175,7 @@ class FarFlows(Protocol):
     """The way to machines of other hosts."""
 
     async def open(self, visit: Visit, began: float, listener: FlowListener) -> MachineEnd:
-        """Raises `ProxyError`."""
+        """Open the way of a flow to the visit's machine. Raises `ProxyError`."""
 
     def sweep(self) -> None: ...
 
@@ -182,7 +183,7 @@ class FarFlows(Protocol):
 
 
 class DatagramFlows:
-    """For one event loop."""
+    """The flows of all doors, for one event loop."""
 
     machine_end: ClassVar[type[MachineSocket]] = MachineSocket
 
@@ -217,11 +218,11 @@ class DatagramFlows:
         return len(self._all)
 
     def open(self, door: Door, taker: socket.socket) -> "DatagramDoor":
-        """Take what comes to the door, at this socket."""
+        """Take the datagrams that come to the door, at this socket."""
         return DatagramDoor(self, door, taker)
 
     def sweep(self) -> None:
-        """To be called now and then: end what has been silent."""
+        """To be called now and then: end the flows that have been silent for too long."""
         now = self.now()
         if now < self._swept_at + _SWEEP_S:
             return
@@ -231,7 +232,7 @@ class DatagramFlows:
         self._hops.sweep()
 
     def end(self) -> None:
-        """All of them: who sends goes on in the next process."""
+        """End all flows: a client that sends on is served by the next process."""
         for flow in list(self._all):
             flow.end()
         self._hops.close()
@@ -239,7 +240,7 @@ class DatagramFlows:
     # What receivers and flows say.
 
     def take(self, receiver: "DatagramDoor", data: bytes, sender: Sender) -> None:
-        """A datagram has come."""
+        """Take a datagram that has come."""
         self._counters.add("datagrams_in")
         flow = receiver.flows.get(sender)
         if flow is not None and not flow.goes_on:
@@ -343,7 +344,7 @@ class DatagramFlows:
 
 
 class DatagramDoor:
-    """The socket of one door, and the flows that come by it. Answers leave from the address that was sent to."""
+    """The socket of one door, and the flows that come by it. Answers leave from the address that the client sent to."""
 
     def __init__(self, flows: DatagramFlows, door: Door, taker: socket.socket) -> None:
         self.door = door
@@ -359,7 +360,7 @@ class DatagramDoor:
         asyncio.get_running_loop().add_reader(taker, self._read)
 
     def rest(self) -> None:
-        """Nobody is heard here any more: who sends now is heard by the next process. Answers are still sent."""
+        """Read no datagrams at this socket any more: the next process reads them. Answers are still sent."""
         asyncio.get_running_loop().remove_reader(self._socket)
 
     def close(self) -> None:
@@ -369,7 +370,7 @@ class DatagramDoor:
         self._socket.close()
 
     def send(self, data: bytes, sender: Sender) -> None:
-        """To the client; dropped where the host cannot send it now."""
+        """Send a datagram to the client; dropped where the host cannot send it now."""
         if self._is_v6:
             index = sender.client[3] if len(sender.client) == 4 and sender.local.startswith(_LINK_LOCAL) else 0
             extra = (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO, sender.local + index.to_bytes(4, "little"))

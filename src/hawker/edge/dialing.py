@@ -25,10 +25,11 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 CONNECT_TIMEOUT_S = 1.0
 LET_IN = "go"
-"""What is counted of a gate that lets a request in."""
+"""The name under which a gate's verdict is counted when it lets a request in."""
 _RECEIVED_BYTES, _CROWD, _RECEIVED_IN_CROWD = 64 << 10, 32, 16 << 10
-"""Of one machine, that wait in the kernel to be read; it takes twice as much for what it keeps beside them. In a crowd
-of its requests each gets less: all of them may have something to be read in one turn of the event loop."""
+"""Bytes of one connection to a machine that wait in the kernel to be read (it takes twice as much for what it keeps
+beside them); visits above which a machine has a crowd; and the bytes in a crowd: all of its requests may have something
+to be read in one turn of the event loop."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 
 
@@ -43,11 +44,11 @@ class Hops(Protocol):
     """The way to machines of other hosts."""
 
     async def dial(self, visit: Visit, began: float, make: Callable[[], P], *, lasting: bool) -> P:
-        """Raises `ProxyError`."""
+        """A connection through the gate of the visit's machine; `make` makes its protocol. Raises `ProxyError`."""
 
 
 class Dialer:
-    """For one event loop."""
+    """Connects requests with machines, for one event loop."""
 
     def __init__(self, visits: Visits, clock: Clock, hops: Hops, figures: AppFigures) -> None:
         self._visits = visits
@@ -67,9 +68,10 @@ class Dialer:
         cause: ProxyError | None = None,
         visit: Visit | None = None,
     ) -> Joined[P]:
-        """The caller calls `Visits.end` with its visit in the end. `rested` is a connection that can be used
-        again; a `lasting` one has no end of its own. `cause` is why the last machine did not take it. `visit` began,
-        and found no such connection. Raises `ProxyError`."""
+        """Find a machine and connect with it. The caller calls `Visits.end` with its visit in the end. `rested` gives a
+        connection that can be used again; a `lasting` connection has no end of its own. `cause` is why the last machine
+        did not take the request. `visit` has begun already, and found no connection to use again. Raises
+        `ProxyError`."""
         while True:
             if visit is None:
                 visit = await self._visits.begin(aim, began, cause)
@@ -89,8 +91,8 @@ class Dialer:
                 raise
 
     async def dial(self, visit: Visit, began: float, make: Callable[[ServiceTarget], P], *, lasting: bool = False) -> P:
-        """A machine that took no connection yet is given time to begin, unless another one has room; one that did is
-        not asked twice. Raises `ProxyError`."""
+        """Connect with the visit's machine. A machine that took no connection yet is given time to begin, unless
+        another one has room; a machine that took one before is not asked twice. Raises `ProxyError`."""
         if not visit.target.is_near:
             return await self._hop(visit, began, partial(make, visit.target), lasting=lasting)
         target, gate, pause_s, asked_at = visit.target, visit.gate, _FIRST_PAUSE_S, self._now()

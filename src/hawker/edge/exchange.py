@@ -54,7 +54,7 @@ from hawker.ids import AppName
 from hawker.value_object import ValueObject
 
 _LEFT_S = 0.2
-"""After its end of the connection a client has no place in a queue for longer."""
+"""Seconds that a client keeps its place in a queue after its end of the connection."""
 _MAX_INTERIM = 8
 _NO_OPTIONS, _SILENT = HttpOptions(), Code.PU03
 _ANSWERS = tuple(f"answers_{digit}xx" for digit in range(10))
@@ -75,7 +75,7 @@ class _Leg(ValueObject, frozen=True, kw_only=True):
 
 
 class HttpExchange:
-    """`tls` is the app that the connection's TLS is for. Keeps `RequestSource`."""
+    """One request and its answer. `tls` is the app that the connection's TLS is for. Keeps `RequestSource`."""
 
     __slots__ = ("_app", "_asked_at", "_began", "_client", "_door", "_head", "_held", "_idle_s", "_kept", "_lines",
                  "_machine", "_now", "_origin", "_pace", "_packer", "_repeated", "_services", "_tls", "_way", "_whole",
@@ -119,7 +119,7 @@ class HttpExchange:
         self.request_id = services.new_request_id()
 
     async def run(self) -> None:
-        """Whatever goes wrong is answered. Addresses take turns."""
+        """Serve the request. Whatever goes wrong is answered. Addresses take turns."""
         try:
             key, entrance = key_of(self._origin.client), self._services.entrance
             if not entrance.comes_in(key):
@@ -140,11 +140,11 @@ class HttpExchange:
 
     @property
     def heard_all(self) -> bool:
-        """The request's body is whole."""
+        """Whether the request's body is whole."""
         return self._whole is not None
 
     def take(self, content: bytes) -> None:
-        """Of the body."""
+        """Pass bytes of the request's body on to the machine."""
         if self._machine is None:
             return
         if self._app is not None:
@@ -166,23 +166,23 @@ class HttpExchange:
         self._client.may_read(reading=reading)
 
     def host_unheard(self) -> None:
-        """What may be done twice is not kept waiting for a host that is probably gone."""
+        """A request that may be repeated goes elsewhere at once: the machine's host is probably gone."""
         if self._machine is not None and self._way is not None and self._elsewhere(*self._way) is not None:
             self._machine.abort()
 
     def client_may_read(self, *, reading: bool) -> None:
-        """The client takes more of the answer, or for the moment not."""
+        """Note whether the client takes more of the answer now."""
         if self._machine is not None:
             self._machine.may_read(reading=reading)
 
     def client_left(self) -> None:
-        """It has said its last. Who waits for a machine all the same gives its place back in a moment."""
+        """The client has said its last. If it waits for a machine its place is given back in a moment."""
         if self._held:
             self.deadline = self._now() + _LEFT_S
 
     def is_late(self, now: float, *, blocked: bool) -> bool:
-        """To be called now and then; whether it is over, `overdue` says why then. `blocked`: it is the machine that
-        takes no more of the body."""
+        """To be called now and then: whether the request's time is over, and `overdue` says why. `blocked`: the machine
+        takes no more of the body, so the client is not late."""
         if now < self.deadline:
             return False
         if blocked and self._machine is not None:
@@ -195,7 +195,7 @@ class HttpExchange:
         return True
 
     def refuse(self, error: ProxyError) -> None:
-        """Say so, unless an answer is under way: then that has no end."""
+        """Answer with this error, unless an answer is under way: that is broken off then."""
         self._services.counters.add(f"errors_{error.code.name}", app=self._app)
         if self._app is not None:
             self._services.say(EdgeLogLine(app=self._app, code=error.code.name, text=error.whole))

@@ -38,8 +38,8 @@ class _Way(ValueObject, frozen=True, kw_only=True):
 
 
 class Explainer:
-    """`believes` says whether who connects from an address is a balancer, `challenge` what the edge answers a
-    certificate authority that asks for a token at a host, at a door."""
+    """Explains what would become of a request. `believes` says whether an address is a balancer's, `challenge` what the
+    edge answers a certificate authority that asks for a token at a host, at a door."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Explainer:
         self._challenge = challenge
 
     def explain(self, asked: AskRoute, now: float) -> tuple[ExplainedDoor, ...]:
-        """One for each address where anybody publishes the port. Of other apps nothing is said but that they are
+        """One explanation for each address where any app publishes the port. Of other apps it says only that they are
         meant."""
         doors = sorted(door for door in self._routes.doors if door.port == asked.port and door.udp is asked.udp)
         return tuple(self._explained(asked, door, now) for door in doors)

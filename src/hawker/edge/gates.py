@@ -15,9 +15,9 @@ from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
 
 LeftInside: TypeAlias = Mapping[MachineId, Mapping[int, int]]
-"""How many are in each service of each machine who came in through an edge process that leaves."""
+"""For each machine, how many visits are in each of its services that came in through an edge process that leaves."""
 SOFT_LIMIT = 20
-"""Of a service that gives none."""
+"""The soft limit of a service whose config gives none."""
 _AVOID_S, _LONGEST_AVOID_S = 1.0, 10.0
 _COMPARED = 8
 _HOP_WEIGHT = 2
@@ -40,7 +40,7 @@ def hard_limit(target: ServiceTarget) -> float:
 
 
 class Gate:
-    """Of one machine. `total` is the sum of what its services have in flight."""
+    """The gate of one machine. `total` is how many visits all of its services have in flight."""
 
     def __init__(self, route: MachineRoute, now: float) -> None:
         self.route = route
@@ -65,7 +65,7 @@ class Gate:
         self._emptied: list[Callable[[], None]] = []
 
     def update(self, route: MachineRoute, now: float) -> None:
-        """What the worker says of it now."""
+        """Take what the worker says of the machine now."""
         if route.instance != self.route.instance or route.state is not State.STARTED:
             self.proven.clear()
         if route.state is State.STARTED and self.route.state is not State.STARTED:
@@ -80,18 +80,18 @@ class Gate:
 
     @property
     def is_near(self) -> bool:
-        """The machine is on this host: here is decided. Of another one this is what we believe of it; and of one whose
-        gate another process of the host has."""
+        """Whether the machine is on this host and its gate in this process, which decides here. A gate of another host,
+        or of another process of this host, is only what we believe of it."""
         return self.route.gate is None
 
     @property
     def is_beside(self) -> bool:
-        """Another process of this host has its gate, and counts who is in there."""
+        """Whether another process of this host has the machine's gate, and counts its visits."""
         return self.route.gate is not None and self.route.gate.is_beside
 
     @property
     def is_open(self) -> bool:
-        """Whether anybody is let in, limits apart."""
+        """Whether requests are let in, limits apart."""
         route = self.route
         if route.state is not _STARTED or route.health is not _PASSING or route.cordoned:
             return False
@@ -99,17 +99,17 @@ class Gate:
 
     @property
     def is_empty(self) -> bool:
-        """Nobody is in there, as the gate itself counts."""
+        """Whether no visit is in the machine, as this gate counts."""
         return not self.total
 
     def keeps(self, instance: InstanceId | None) -> bool:
-        """Whether who came into this instance is still served there."""
+        """Whether visits that came into this instance are still served there."""
         route = self.route
         return route.state is State.STARTED and route.instance == instance and instance != self._closed
 
     @property
     def is_coming(self) -> bool:
-        """It will be open by itself: it starts, or its checks have not answered yet."""
+        """Whether the gate will be open by itself: the machine starts, or its checks have not answered yet."""
         route = self.route
         if route.cordoned:
             return False
@@ -118,13 +118,13 @@ class Gate:
 
     @property
     def may_wake(self) -> bool:
-        """Whether it sleeps, or is about to, and may be started for a request."""
+        """Whether the machine sleeps, or is about to, and may be started for a request."""
         route = self.route
         asleep = route.state in _ASLEEP or route.state in _GOING or self._is_closed
         return asleep and route.autostart and not route.cordoned
 
     def can_wake(self, now: float) -> bool:
-        """Whether to ask for that now: nobody has, and no refusal is a moment old."""
+        """Whether to ask for the machine's start now: no start was asked for, and no refusal is a moment old."""
         return self.may_wake and not self.waking and now >= self._wake_after
 
     @property
@@ -133,14 +133,14 @@ class Gate:
 
     @property
     def sleeps(self) -> bool:
-        """It can be asked to start now; one that is on its way to sleep only later."""
+        """Whether the machine can be asked to start now; a machine on its way to sleep can only later."""
         return self.route.state in _ASLEEP
 
     def avoided(self, now: float) -> bool:
         return now < self._avoided_until
 
     def is_beginning(self, number: int, now: float) -> bool:
-        """It has started, and its service may need a while before it listens."""
+        """Whether the machine has started, and its service may need a while before it listens."""
         return self.is_near and self.is_open and number not in self.proven and now < self.opened_at + _BEGINS_S
 
     def enter(self, number: int) -> None:
@@ -156,13 +156,13 @@ class Gate:
 
     @property
     def inside(self) -> dict[int, int]:
-        """Who came in here and is in there, by service."""
+        """The number of visits that came in through this process and are in the machine, by service."""
         found = {number: count - self.left.get(number, 0) for number, count in self.in_flight.items()}
         return {number: count for number, count in found.items() if count}
 
     def remain(self, number: int, count: int, now: float) -> None:
-        """So many more, or less, are in a process that leaves. Nobody waits for their end: what they have is longer
-        than any stop."""
+        """Count so many more visits, or fewer, that are in a process that leaves. No stop waits for their end: they
+        last longer than any stop."""
         self.left[number] = self.left.get(number, 0) + count
         self.in_flight[number] = self.in_flight.get(number, 0) + count
         self.total += count
@@ -170,7 +170,7 @@ class Gate:
         self.busy_at = now
 
     def last(self, count: int) -> None:
-        """So many more of those who are in there, or less of them, have no end of their own."""
+        """Count so many more visits in the machine, or fewer, that have no end of their own."""
         self.lasting += count
         self._tell_emptied()
 
@@ -181,20 +181,22 @@ class Gate:
                 call()
 
     def close(self, instance: InstanceId, emptied: Callable[[], None] | None = None) -> None:
-        """Nobody comes into this instance from now on. `emptied` is called when nobody is in there who has an end."""
+        """Let nobody into this instance from now on. `emptied` is called when all visits in the machine that have an
+        end have ended."""
         self._closed = instance
         if emptied is not None:
             self._emptied.append(emptied)
             self._tell_emptied()
 
     def reopen(self, instance: InstanceId, now: float) -> None:
-        """A rest was refused."""
+        """Open the gate again after a rest that the worker refused."""
         self.rest_after = now + _REST_AGAIN_S
         if self._closed == instance:
             self._closed = None
 
     def settle(self, now: float) -> None:
-        """The worker has said how everything is. What it had agreed to before would be among that."""
+        """Note that the worker has said how everything is: a rest that it had agreed to before would be part of that,
+        so one in doubt was refused."""
         doubted, self.doubted = self.doubted, None
         if doubted is not None and self.route.state is State.STARTED:
             self.reopen(doubted, now)
@@ -203,13 +205,14 @@ class Gate:
         self.waking, self.why_not, self._wake_after = False, why, now + _WAKE_AGAIN_S
 
     def answered(self, number: int) -> None:
-        """Its service took a connection."""
+        """Note that the service has taken a connection."""
         self.proven.add(number)
         self.is_doubted, self.trial = False, None
         self._avoid_s = _AVOID_S
 
     def failed(self, number: int, now: float) -> None:
-        """Its service took none: it is asked again later, each time later. Many that fail together are one time."""
+        """Note that the service has taken no connection: it is asked again later, each time later. Many failures at
+        once count as one."""
         self.proven.discard(number)
         self.is_doubted, self.trial = not self.is_near, None
         if now >= self._failed_until:
@@ -217,20 +220,20 @@ class Gate:
             self._avoid_s = min(_LONGEST_AVOID_S, 2 * self._avoid_s)
 
     def avoid(self, until: float) -> None:
-        """Another host's gate did not let us in; it can be asked again then."""
+        """Avoid a gate of another host that did not let a request in, until it can be asked again."""
         self._avoided_until = max(self._avoided_until, until)
 
     def lose(self, until: float) -> None:
-        """Its host is not heard of. After that one request tries, before others follow."""
+        """Avoid a gate whose host is not heard of. After that time one request tries, before others follow."""
         self.is_doubted = True
         self.avoid(until)
 
     def is_proven(self, number: int) -> bool:
-        """Its service took a connection; of another host, nothing is known against it."""
+        """Whether the service has taken a connection; for another host, whether nothing is known against it."""
         return number in self.proven if self.is_near else not self.is_doubted
 
     def is_tried(self, number: int) -> bool:
-        """Somebody finds out whether it takes one."""
+        """Whether a request is finding out now whether the service takes a connection."""
         return self.in_flight.get(number, 0) > 0 if self.is_near else self.trial is not None
 
     def load(self, target: ServiceTarget) -> float:
@@ -267,7 +270,8 @@ class _GateOf(dict[MachineId, Gate]):
 
 
 class Gates:
-    """`random` is uniform in [0, 1). `machines` are all, as the routes have them: a copy would take as much again."""
+    """The gates of all machines. `random` is uniform in [0, 1). `machines` are all, as the routes have them: a copy
+    would take as much again."""
 
     def __init__(self, random: Callable[[], float], machines: Mapping[MachineId, MachineRoute]) -> None:
         self._random = random
@@ -277,7 +281,7 @@ class Gates:
         self._shut = False
 
     def update(self, route: MachineRoute, now: float) -> None:
-        """What the worker says of it now, also for the first time."""
+        """Take what the worker says of a machine now, also for the first time."""
         gate = self.of.made(route.id)
         if gate is not None:
             gate.update(route, now)
@@ -293,13 +297,14 @@ class Gates:
         return gate
 
     def settle(self, machine_id: MachineId, now: float) -> None:
-        """The worker has said how everything is."""
+        """Note for this machine that the worker has said how everything is."""
         gate = self.of.made(machine_id)
         if gate is not None:
             gate.settle(now)
 
     def remain(self, process: str, left: LeftInside, now: float) -> None:
-        """Who is in there through a process that leaves, all of them; nobody once it has ended."""
+        """Count the visits in machines that came in through a process that leaves: `left` is all of them, none once the
+        process has ended."""
         before = self._left.pop(process, {})
         if left:
             self._left[process] = left
@@ -312,21 +317,22 @@ class Gates:
 
     @property
     def have_inside(self) -> bool:
-        """Whether anybody is in a machine who came in here."""
+        """Whether any visit that came in through this process is in a machine."""
         return any(gate.inside for gate in self.of.values())
 
     def shut(self) -> None:
-        """Nobody is let in any more, through none of them: another process does that now."""
+        """Let nobody in any more, through any gate: another process does that now."""
         self._shut = True
 
     def forget(self, machine_id: MachineId) -> None:
-        """Those who are in there leave a gate that nobody enters any more. The machine is none of all by now."""
+        """Forget the gate of a machine that is among `machines` no more. Visits that are in there leave a gate that
+        nobody enters any more."""
         gate = self.of.pop(machine_id, None)
         if gate is not None and gate.route.instance is not None:
             gate.close(gate.route.instance)
 
     def avoid_host(self, place: GatePlace, until: float) -> None:
-        """It is not heard of."""
+        """Avoid all gates of a host that is not heard of."""
         for machine in self._machines.values():
             if machine.gate == place:
                 self.of.get(machine.id)
@@ -335,10 +341,10 @@ class Gates:
                 gate.lose(until)
 
     def choose(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:
-        """The least loaded of the machines that have room, equal ones by lot; of many, of some drawn by lot. Where one
-        has taken connections before, one that has not is tried by one at a time, and so is one whose host was lost.
-        Those that are avoided are none. One on another host counts as twice as loaded, and of equal ones comes last. Of
-        the hosts of another region one is asked until its soft limit."""
+        """The least loaded of the machines that have room, equal ones by lot; of many machines, of some drawn by lot.
+        Where a machine has taken connections before, one that has not is tried by one request at a time, and so is one
+        whose host was lost. Machines that are avoided are left out. A machine on another host counts as twice as
+        loaded, and of equal ones comes last. Of the hosts of another region one is asked until its soft limit."""
         roomy = [each for each in targets if self._takes(each, now)]
         proven = [each for each in roomy if self._is_proven(each)] if len(roomy) > 1 else roomy
         if len(proven) == len(roomy) or not proven:
@@ -351,7 +357,8 @@ class Gates:
         return min(found, key=self._order, default=None)
 
     def is_trial(self, target: ServiceTarget, targets: Iterable[ServiceTarget], now: float) -> bool:
-        """It has taken no connection yet, and another one that has does have room: nobody waits until it listens."""
+        """Whether the target has taken no connection yet, and another one that has does have room: nobody waits until
+        the target listens then."""
         return not self._is_proven(target) and any(self._is_proven(each) and self._takes(each, now) for each in targets)
 
     def _is_proven(self, target: ServiceTarget) -> bool:
@@ -364,10 +371,10 @@ class Gates:
         return (load, False, self._random()) if target.is_here else (_HOP_WEIGHT * load, True, self._random())
 
     def to_hold(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:
-        """A machine of another host that is not up and can be asked for all the same: its gate holds who asks, and
-        starts it. One that is asked for already, until its soft limit; so not all are started at once. Else one of this
-        host's other processes, if there is one, and whom its gate's process starts first: who waits there waits for
-        the same one."""
+        """A machine of another host that is not up and can be asked for all the same: its gate holds the request, and
+        starts it. A machine that is asked for already is taken first, until its soft limit; so not all are started at
+        once. Else a machine of this host's other processes, if there is one, and the one that its gate's process starts
+        first: requests that wait there wait for the same machine."""
         found = []
         for target in () if self._shut else targets:
             gate = self.of.get(target.machine.id)
@@ -385,8 +392,8 @@ class Gates:
         return min(found, key=lambda each: each[0], default=(None, None))[1]
 
     def to_wake(self, targets: Sequence[ServiceTarget], waiting: int, now: float) -> list[Gate]:
-        """Whom to start, so that `waiting` more and those over the soft limits find a place: as many machines as that
-        takes, and none while as many are on their way. Suspended ones first, then by id."""
+        """The machines to start, so that `waiting` more requests and those over the soft limits find a place: as many
+        machines as that takes, and none while as many are on their way. Suspended ones first, then by id."""
         over, coming, asleep = waiting, 0, []
         for target in targets:
             gate = self.of.get(target.machine.id)
@@ -407,7 +414,7 @@ class Gates:
         return [gate for gate in chosen if gate.sleeps]
 
     def may_open(self, targets: Iterable[ServiceTarget]) -> bool:
-        """Whether waiting can help at all: somebody is full, is coming, or can be started."""
+        """Whether waiting can help at all: a machine is full, is coming, or can be started."""
         found = (self.of.get(each.machine.id) for each in (() if self._shut else targets))
         return any(gate.is_open or gate.is_coming or gate.may_wake for gate in found if gate is not None)
 

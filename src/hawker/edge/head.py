@@ -27,15 +27,16 @@ _HOP = frozenset(
     b"""connection keep-alive proxy-connection proxy-authorization proxy-authenticate te upgrade
     transfer-encoding http2-settings""".split()
 )
-"""Fields of one connection, which go no further."""
+"""Fields for one connection alone; they go no further."""
 _READ = _HOP | {b"host", b"content-length", b"expect"}
-"""What a head says of itself."""
+"""Fields that the edge reads itself: those of `_HOP`, and the host, the length and what the client expects."""
 _NO_BODY = frozenset({204, 304})
 _TARGET, _METHOD_ALONE = re.compile(rb"[\x21\x22\x24-\x7e]+"), re.compile(_METHOD)
 _PLAIN_TARGET_ALONE, _PATH = re.compile(_PLAIN_TARGET), b":path"
 _NONE_OF_HTTP2 = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
 _WEBSOCKET, _WEBSOCKET_KEY = b"websocket", b"aGF3a2VyLXdlYnNvY2tldA=="
-"""HTTP/2 has no such key, and HTTP/1.1 wants one, so that no cache answers for a machine: none is between us."""
+"""The protocol WebSocket, and the key of each such request that comes by HTTP/2, which has no such key. HTTP/1.1 wants
+one, so that no cache answers for a machine: no cache is between us."""
 _REMEMBERED_BYTES = 2 << 10
 IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})
 
@@ -43,30 +44,30 @@ Field = tuple[bytes, bytes]
 
 
 class RequestHead(ValueObject, frozen=True):
-    """`target` is in origin form, or `*`. `host` is the name that was asked for, in lower case and without a port.
-    `fields` are those that go on, in order, with names in lower case. `length` None: no body, or a chunked one. `via`
-    is the version of HTTP that it came by."""
+    """The head of a request. `target` is in origin form, or `*`. `host` is the name that was asked for, in lower case
+    and without a port. `fields` are those that go on, in order, with names in lower case. `length` None: no body, or a
+    chunked one. `via` is the version of HTTP that the request came by."""
 
     method: bytes
-    """As it was sent: upper and lower case differ."""
+    """The method as it was sent: upper and lower case differ."""
     target: bytes
     minor: int
-    """Of HTTP/1: 0 or 1; 1 for a request of HTTP/2."""
+    """The minor version of HTTP/1: 0 or 1; 1 for a request of HTTP/2."""
     host: str
     authority: bytes
-    """`host` as the client wrote it, with its port if it has one; machines are told this one."""
+    """The `host` as the client wrote it, with its port if it has one; machines are told this text."""
     fields: tuple[Field, ...]
     length: int | None
     chunked: bool
-    """The body comes in pieces, and ends with one of no bytes."""
+    """Whether the body comes in pieces, and ends with a piece of no bytes."""
     keep_alive: bool
-    """The client's connection may be used for another request."""
+    """Whether the client's connection may be used for another request."""
     expects_continue: bool
-    """The client waits with its body for `100 Continue`."""
+    """Whether the client waits with its body for `100 Continue`."""
     trailers: bool
-    """The client takes fields behind a body."""
+    """Whether the client takes fields behind a body."""
     upgrade: bytes
-    """The protocol that is wanted from then on; empty for none, and `?` for more than one field."""
+    """The protocol that the client wants to change to; empty for none, and `?` for more than one field."""
     via: bytes = b"1.1"
 
     @property
@@ -75,17 +76,17 @@ class RequestHead(ValueObject, frozen=True):
 
 
 class ResponseHead(ValueObject, frozen=True):
-    """`length` None and not `chunked`: the body ends with the connection, unless `bodiless`."""
+    """The head of an answer. `length` None and not `chunked`: the body ends with the connection, unless `bodiless`."""
 
     status: int
-    """Three digits, as the machine has it."""
+    """The status, three digits, as the machine has it."""
     reason: bytes
-    """The words behind it, which mean nothing; may be empty."""
+    """The words behind the status, which mean nothing; may be empty."""
     fields: tuple[Field, ...]
     length: int | None
     chunked: bool
     keep_alive: bool
-    """The machine's connection may be used for another request."""
+    """Whether the machine's connection may be used for another request."""
     bodiless: bool
     upgrade: bytes
     """The protocol that is spoken behind a 101; empty for none."""
@@ -154,7 +155,7 @@ class _Fields:
 
 
 def parse_request(data: bytes) -> RequestHead:
-    """`data` is a head, whole, with its empty line. Raises `ProxyError`."""
+    """The head of a request of HTTP/1.1. `data` is a head, whole, with its empty line. Raises `ProxyError`."""
     line = _REQUEST_LINE.match(data)
     if line is None:
         long = data.find(b"\r\n") > LINE_BYTES
@@ -188,8 +189,8 @@ def parse_request(data: bytes) -> RequestHead:
 
 
 class RequestReader:
-    """Of one connection. Clients mostly ask on with the same fields: those are not read again where nothing but the
-    path differs, in bytes that llhttp takes in any path."""
+    """Reads the request heads of one connection. Clients mostly send the same fields again: those are not read again
+    where nothing but the path differs, in bytes that llhttp takes in any path."""
 
     def __init__(self) -> None:
         self._head: RequestHead | None = None
@@ -197,7 +198,7 @@ class RequestReader:
         self._end = 0  # of the target in there
 
     def read(self, data: bytes) -> RequestHead:
-        """As `parse_request`."""
+        """The head of a request, as `parse_request` reads it. Raises `ProxyError`."""
         head = self._head
         if head is not None and data == self._data:
             return head
@@ -213,7 +214,7 @@ class RequestReader:
 
 
 def parse_http2(fields: list[Field], *, ended: bool) -> RequestHead:
-    """A request as HTTP/1.1 would say it. `ended`: no body comes. Raises `ProxyError`."""
+    """The head of a request of HTTP/2, as HTTP/1.1 would say it. `ended`: no body comes. Raises `ProxyError`."""
     pseudo = {name: value for name, value in fields if name.startswith(b":")}
     given = [field for field in fields if not field[0].startswith(b":")]
     _check_http2(given)
@@ -251,7 +252,7 @@ def parse_http2(fields: list[Field], *, ended: bool) -> RequestHead:
 
 
 class Http2RequestReader:
-    """As `RequestReader`, of one connection of HTTP/2."""
+    """Reads the request heads of one connection of HTTP/2, as `RequestReader` does."""
 
     def __init__(self) -> None:
         self._head: RequestHead | None = None
@@ -260,7 +261,7 @@ class Http2RequestReader:
         self._place = 0  # of the path among the fields
 
     def read(self, fields: list[Field], *, ended: bool) -> RequestHead:
-        """As `parse_http2`."""
+        """The head of a request, as `parse_http2` reads it. Raises `ProxyError`."""
         head, at = self._head, self._place
         if head is not None and ended is self._ended:
             if fields == self._fields:
@@ -281,7 +282,7 @@ class Http2RequestReader:
             self.forget()
 
     def forget(self) -> None:
-        """A connection that rests keeps nothing of it."""
+        """Forget the last head: a connection that rests keeps nothing of it."""
         self._head, self._fields = None, []
 
 
@@ -307,7 +308,8 @@ def _joined_cookies(fields: list[Field]) -> list[Field]:
 
 
 def parse_response(data: bytes, method: bytes) -> ResponseHead:
-    """`method` is that of the request. A machine is trusted as little as a client. Raises `ProxyError`."""
+    """The head of a machine's answer. `method` is that of the request. A machine is trusted as little as a client.
+    Raises `ProxyError`."""
     if len(data) > HEAD_BYTES or bare_line_end(data):
         raise ProxyError(Code.PU02, known="the machine's answer is malformed")
     collected = _Collected()
@@ -339,14 +341,14 @@ def parse_response(data: bytes, method: bytes) -> ResponseHead:
 
 
 class AnswerReader:
-    """Of one connection. An answer that is said again is not read again."""
+    """Reads the answer heads of one connection. A head that comes again is not read again."""
 
     def __init__(self) -> None:
         self._data, self._method = b"", b""
         self._head: ResponseHead | None = None
 
     def read(self, data: bytes, method: bytes) -> ResponseHead:
-        """As `parse_response`."""
+        """The head of an answer, as `parse_response` reads it. Raises `ProxyError`."""
         if self._head is not None and data == self._data and method == self._method:
             return self._head
         head = parse_response(data, method)
@@ -356,7 +358,7 @@ class AnswerReader:
 
 
 def parse_http2_answer(fields: list[Field], method: bytes, *, ended: bool) -> ResponseHead:
-    """Of a machine that speaks HTTP/2; `ended`: no body comes. Raises `ProxyError`."""
+    """The head of an answer of a machine that speaks HTTP/2; `ended`: no body comes. Raises `ProxyError`."""
     status = next((value for name, value in fields if name == b":status"), b"")
     found = _Fields([field for field in fields if not field[0].startswith(b":")])
     if not status.isdigit() or len(status) != 3 or status == b"101" or len(set(found.lengths)) > 1:
@@ -376,7 +378,8 @@ def parse_http2_answer(fields: list[Field], method: bytes, *, ended: bool) -> Re
 
 
 def bare_line_end(data: bytes | bytearray) -> bool:
-    """Whether a line of a head ends otherwise than with CR LF: what one server takes for an end, another does not."""
+    """Whether a line of a head ends otherwise than with CR LF: one server takes such an end for one, another does
+    not."""
     whole = data.count(b"\r\n")
     return data.count(b"\n") != whole or data.count(b"\r", 0, len(data) - 1) > whole
 
@@ -435,8 +438,8 @@ def _malformed(why: str) -> ProxyError:
 
 
 def bare_end_since(head: bytearray, looked: int) -> bool:
-    """Whether a line ends with CR or LF alone in what was not looked at before; so a head that comes byte by byte costs
-    no more than one that comes at once. A line's end is not cut in two."""
+    """Whether a line ends with CR or LF alone in the bytes behind the first `looked`; so a head that comes byte by byte
+    costs no more than one that comes at once. A line's end is not cut in two."""
     if len(head) <= looked:
         return False
     return bare_line_end(head[looked:] if not looked or head[looked - 1 : looked] == b"\n" else head[looked - 1 :])

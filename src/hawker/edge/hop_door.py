@@ -35,12 +35,12 @@ from hawker.token_bucket import Allowance, TokenBuckets
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 ASK_S, REST_S = 10.0, 60.0
-"""A stranger has so long to ask, and one that was answered to ask again."""
+"""Seconds that a stranger has to ask, and that a host that was answered has to ask again."""
 NEIGHBOR_S = 3600.0
-"""Another process of this host is as free as we are: it ends when that does."""
+"""Seconds that another process of this host has to ask. It is as free as we are: its connection ends when it does."""
 NEWCOMERS = Allowance(100.0, 500.0)
-"""Connections a second of one address, or /64 of IPv6: hosts of a cluster are often of one network, and whoever is in
-it must not keep the others out."""
+"""Connections of one IPv4 address, or /64 of IPv6: 100 a second, and 500 at once. Hosts of a cluster are often of one
+network, and a stranger in it must not keep the others out."""
 _BACKLOG = 4096
 _BIND_AGAIN_S = 5.0
 _LET_READ_S = 10.0
@@ -176,7 +176,8 @@ class _Neighbor(asyncio.Protocol):
 
 
 class HopDoor:
-    """For one event loop."""
+    """The door at which edges of other hosts, and other processes of this host, ask the gates of this process. For one
+    event loop."""
 
     def __init__(
         self,
@@ -209,13 +210,13 @@ class HopDoor:
         self._together = False
 
     def move(self, place: GatePlace | None) -> None:
-        """Where to answer from now on."""
+        """Answer at this place from now on; None: nowhere."""
         if place != self._place:
             self._place = place
             self._moved.set()
 
     async def serve(self) -> None:
-        """Until cancelled."""
+        """Accept connections of other hosts until cancelled."""
         while True:
             self._moved.clear()
             place = self._place
@@ -236,20 +237,20 @@ class HopDoor:
                 server.close()
 
     def close(self, *, together: bool = False) -> None:
-        """The process goes: nobody new is let in, who is in there may stay. All of the host go `together`: each lets in
-        for the others until they have no request any more."""
+        """Let no new requests in, since the process goes; visits in machines may stay. When all processes of the host
+        go `together`, each lets in for the others until they have no request any more."""
         self._closed, self._together = True, together
         self._moved.set()
         self._datagrams.close()
 
     @property
     def neighbors_come(self) -> bool:
-        """Whether other processes of this host may ask still, or are heard out."""
+        """Whether other processes of this host may still ask, or are still heard."""
         return any(not each.lasting for each in self.neighbors)
 
     def end(self, *, stays: bool = False) -> None:
-        """With `stays` this process goes on beside the next one, and so do those who came by another one of the host,
-        which does the same."""
+        """End all conversations. With `stays` this process goes on beside the next one, and so do conversations that
+        came by another process of the host, which does the same."""
         self._together = False
         if self._door_for_neighbors is not None:
             self._door_for_neighbors.close()
@@ -267,19 +268,20 @@ class HopDoor:
         return _Neighbor(self)
 
     def may_begin(self, address: str) -> bool:
-        """Strangers have so many handshakes begun, and no more of this process's time. Edges keep their connections."""
+        """Whether a stranger at this address may begin a handshake: beyond `NEWCOMERS` it gets no more of this
+        process's time. Edges keep their connections."""
         if self._newcomers.take(key_of(address).encode(), self._clock.monotonic()):
             return True
         self._counters.add("hops_too_many")
         return False
 
     def sweep(self) -> None:
-        """To be called ten times a second: who waits for an answer to go with what its machine says waits no longer."""
+        """To be called ten times a second: send the answers that wait to go with the first bytes of their machines."""
         for host in self._busy:
             host.line.flush()
 
     def begin(self, host: _Host, question: HopQuestion) -> None:
-        """It has asked."""
+        """Serve the question that this host has asked."""
         self.table.work(host)
         self._busy.add(host)
         if question.first and not self._refuses(host) and self._enters_at_once(host, question):
@@ -312,7 +314,7 @@ class HopDoor:
         return self._closed and not (self._together and host.beside)
 
     def accept(self) -> asyncio.Protocol:
-        """Nobody is let in before the worker has said who this node is."""
+        """The protocol of a new connection. No connection is let in before the worker has said who this node is."""
         try:
             return _HostHandshake(self, _Host(self))
         except OSError as error:

@@ -26,31 +26,32 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 _CLOSES_WITHIN_S = 5.0
 _MAX_UNHEARD_BYTES = 4 << 20
 _PROBED_AFTER_S = 5
-"""What has no end of its own, and who let others in, is in less of a hurry to know that a host is gone."""
+"""Seconds of silence before the other host is probed, for connections in less of a hurry: those that have no end of
+their own, and those of the host that lets others in."""
 _COUNT = struct.Struct(">Q")
 _KINDS = {int(kind): kind for kind in HopFrame}
 _NOT_ALL = (1 << 64) - 1
-"""Heard, of who does not want the machine's connection to be used again."""
+"""The number of heard bytes that a side says when it does not want the machine's connection to be used again."""
 
 
 @runtime_checkable
 class HostWatcher(Protocol):
-    """A protocol that wants to know when the host of its other end is not heard."""
+    """A protocol that is told when the host of its other end is not heard."""
 
     def host_unheard(self) -> None: ...
 
 
 class HeardOut(ABC):
-    """A protocol that wants to know when a conversation is over and the other side has heard all of it. Inherited, as
-    one is asked for in each request."""
+    """A protocol that is told when a conversation is over and the other side has heard all of it. It is inherited,
+    since each request asks for it."""
 
     @abstractmethod
     def heard_out(self) -> None: ...
 
 
 class HopStream(asyncio.Transport):
-    """One conversation: the transport of who speaks with the machine, or for it. With a `question` the gate is asked
-    when the first bytes are written, and has not let anybody in before `let_in` is called."""
+    """One conversation: the transport of the protocol that speaks with the machine, or for it. With a `question` the
+    gate is asked when the first bytes are written, and has let nobody in before `let_in` is called."""
 
     def __init__(self, line: "HopLine", protocol: asyncio.BaseProtocol, question: HopQuestion | None = None) -> None:
         super().__init__()
@@ -69,8 +70,8 @@ class HopStream(asyncio.Transport):
     # As a transport.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """All but the socket: how it is kept alive is the line's matter, which other conversations have before and
-        after this one."""
+        """The line's information but the socket: how that is kept alive is the line's matter, which has other
+        conversations before and after this one."""
         if name == "socket" or self._line.transport is None:
             return default
         return self._line.transport.get_extra_info(name, default)
@@ -79,7 +80,8 @@ class HopStream(asyncio.Transport):
         self._protocol = protocol
 
     def host_unheard(self) -> None:
-        """The other host says nothing, not even that it hears. Who can go elsewhere may do so."""
+        """Tell the protocol that the other host says nothing, not even that it hears: a request that can go elsewhere
+        may do so."""
         if not self._closing and isinstance(self._protocol, HostWatcher):
             self._protocol.host_unheard()
 
@@ -128,7 +130,8 @@ class HopStream(asyncio.Transport):
             self._line.send(HopFrame.END)
 
     def close(self) -> None:
-        """The other side is heard until it has closed, too, and nobody else hears it; of a gate that keeps, nothing."""
+        """End the conversation. The other side is read until it has closed, too, and its bytes are dropped; a gate that
+        keeps is not read."""
         if self.is_closing():
             return
         if self.asks:
@@ -148,22 +151,22 @@ class HopStream(asyncio.Transport):
         self._line.give_up()
 
     def rest(self) -> None:
-        """All that is wanted was heard. Of a conversation with a gate that keeps, by who has asked."""
+        """End a conversation with a gate that keeps, by the side that has asked: it has heard all that it wants."""
         if not self.is_closing():
             self._closing = True
             self._protocol = None
             self._line.leave(self._heard)
 
     def let_in(self) -> None:
-        """The gate has said so."""
+        """Go on: the gate has let the conversation in."""
         self.asks = False
         if self._later:
             self.write(self._later)
 
     @property
     def keeps(self) -> bool:
-        """Whether it may `rest`. Only what comes with a question is given a connection that rests, so nothing else
-        leaves one: there would be more and more."""
+        """Whether the conversation may `rest`. Only a conversation whose bytes come with its question is given a
+        connection that rests, so no other leaves one: there would be more and more."""
         return self._came_first and self._line.keeps
 
     def _ask(self, data: bytes) -> None:
@@ -191,7 +194,7 @@ class HopStream(asyncio.Transport):
             self.close()
 
     def hear_close(self) -> None:
-        """It is over. Whoever spoke here finds its connection closed."""
+        """End the conversation, which the other side has closed. The protocol here finds its connection closed."""
         if self._late is not None:
             self._late.cancel()
         if not self._closing:
@@ -200,7 +203,7 @@ class HopStream(asyncio.Transport):
             self._tell_lost(None)
 
     def hear_rest(self, heard: int) -> None:
-        """The other side wants nothing more, and has heard so many bytes."""
+        """End the conversation: the other side wants no more, and has heard so many bytes."""
         if self._late is not None:
             self._late.cancel()
         if not self._closing:
@@ -234,8 +237,8 @@ class HopStream(asyncio.Transport):
 
 
 class HopLine(asyncio.Protocol):
-    """The connection, as the protocol of its TLS. `heard` takes the questions and answers that come; `freed` is called
-    when a conversation is over and another may begin, `lost` when none can."""
+    """A connection between the edges of two hosts, as the protocol of its TLS. `heard` takes the questions and answers
+    that come; `freed` is called when a conversation is over and another may begin, `lost` when none can."""
 
     def __init__(
         self,
@@ -296,7 +299,7 @@ class HopLine(asyncio.Protocol):
         self._write(frame(kind, data))
 
     def say(self, kind: HopFrame, message: HopQuestion | HopAnswer, *, soon: bool = False) -> None:
-        """With `soon` it may wait for what is said next, or for `flush`."""
+        """Send a question or an answer. With `soon` it may wait for the next frame, or for `flush`."""
         self._answered = False
         if soon:
             self._unsaid += word(kind, message)
@@ -308,8 +311,8 @@ class HopLine(asyncio.Protocol):
             self._write(b"")
 
     def open(self, protocol: P, question: HopQuestion | None = None) -> P:
-        """A conversation, whose transport `protocol` gets. With a `question` it is yet to be asked for. The connection
-        may have been lost since the gate answered: then `protocol` is told so, as of any other loss."""
+        """Begin a conversation, whose transport `protocol` gets. With a `question` the gate is yet to be asked. The
+        connection may have been lost since the gate answered: then `protocol` is told so, as of any other loss."""
         assert self._stream is None, "one after the other"
         self._answered = False
         stream = self._stream = HopStream(self, protocol, question)
@@ -322,16 +325,17 @@ class HopLine(asyncio.Protocol):
         return protocol
 
     def let_in(self) -> None:
-        """The gate has answered who asked with the first bytes."""
+        """Let the conversation go on that asked with its first bytes: the gate has let it in."""
         if self._stream is not None:
             self._stream.let_in()
 
     def refuse(self) -> None:
-        """The conversation that was asked for has not begun."""
+        """Drop the conversation that the gate did not let in: it has not begun."""
         self._stream = None
 
     def leave(self, heard: int) -> None:
-        """The conversation is over for both. The next question, if one comes at once, goes with that word."""
+        """End the conversation for both sides, with `REST`. The next question, if one comes at once, goes with that
+        frame."""
         self._unsaid += frame(HopFrame.REST, _COUNT.pack(heard))
         asyncio.get_running_loop().call_soon(self.flush)
         stream, self._stream, self._skipped = self._stream, None, 0
@@ -350,7 +354,7 @@ class HopLine(asyncio.Protocol):
 
     @property
     def unheard_s(self) -> float:
-        """How long nothing has come from the other host."""
+        """Seconds for which the other host has sent nothing."""
         return 0.0 if self.transport is None else unheard_s(self.transport)
 
     def host_unheard(self) -> None:
@@ -358,13 +362,13 @@ class HopLine(asyncio.Protocol):
             self._stream.host_unheard()
 
     def close(self) -> None:
-        """Nobody speaks over it any more."""
+        """Close the connection: no conversation is to go over it any more."""
         self.flush()
         if self.transport is not None:
             self.transport.close()
 
     def give_up(self, why: Exception | None = None) -> None:
-        """Both ends see that something went wrong."""
+        """Reset the connection, so that both ends see that something went wrong."""
         if self.transport is not None:
             self._why = self._why or why
             reset(self.transport)

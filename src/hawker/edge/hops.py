@@ -37,26 +37,28 @@ from hawker.value_object import ValueObject
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 REACH_S, ANSWER_S = 0.5, 2.0
-"""How long the connection may take, and the answer of a gate that holds nobody."""
+"""Seconds that the connection may take, and the answer of a gate that holds no request."""
 LATE_S = 1.0
-"""So much longer than a gate holds is its answer waited for."""
+"""Seconds that an answer is waited for beyond the time that the gate may hold the request."""
 _FULL_S, _AVOID_S = 0.1, 1.0
 _STAY_AGAIN_S = 0.1
 FREE_S = 15.0
-"""So long is a connection kept that nobody uses."""
+"""Seconds that a connection is kept that no conversation uses."""
 _FREE_OF_GATE = 64
 _UNSENT_BYTES = UNSENT_MAX // 4  # of a connection that has room: who writes is told below that
 _ID_CHARS, _MOST_APART = 32, 32
 MOST_TRIES = 3
-"""Machines that a host asks for one request of another region."""
+"""The most machines that a host asks for one request of another region."""
 LOST_S, GONE_S = 1.3, 4.0
-"""A host that is silent for so long, the probe that followed one second included, is avoided, and what may be repeated
-goes elsewhere; after the longer one, and three probes more, everything that waits for it ends."""
+"""Seconds of silence, the probe that followed one second included, after which a host is avoided, and a request that
+may be repeated goes elsewhere; after the longer time, and three probes more, everything that waits for the host
+ends."""
 _PROBED_AFTER_S, _PROBED_LATER_S = 1, 5
 
 
 def identity_in(folder: Path) -> MutualTls:
-    """What this node shows others, and whom it trusts: read again when the worker has written it anew."""
+    """The certificate of this node, with its key, and the authorities that it trusts: read again when the worker has
+    written them anew."""
     file, read = folder / NODE_IDENTITY, dict[int, str]()
 
     def papers() -> str:
@@ -194,8 +196,8 @@ class _Caller:
 
 
 class HopDialer:
-    """For one event loop. Connections are used again. `lost` is told of a host that is silent, and until when it is to
-    be avoided."""
+    """Asks gates of other hosts, and of other processes of this host, and uses connections again. For one event loop.
+    `lost` is told the place of a host that is silent, and until when to avoid it."""
 
     def __init__(self, identity: MutualTls, clock: Clock, lost: Callable[[GatePlace, float], None]) -> None:
         self._identity = identity
@@ -206,12 +208,12 @@ class HopDialer:
         self._done = False
 
     def __len__(self) -> int:
-        """To how many gates there are connections."""
+        """The number of gates to which there are connections."""
         return len(self._busy.keys() | self._free.keys())
 
     async def dial(self, visit: Visit, began: float, make: Callable[[], P], *, lasting: bool) -> P:
-        """The protocol that `make` makes is at the machine's service then. Raises `ProxyError`; the gate is avoided
-        for a while."""
+        """Connect with the visit's machine through its gate: the protocol that `make` makes is at the machine's service
+        then. Raises `ProxyError`; the gate is avoided for a while."""
         gate, target, place = visit.gate, visit.target, visit.target.machine.gate
         assert place is not None, "a machine of this host has its gate here"
         hold_s = hold_s_of(visit, began, self._now())
@@ -230,9 +232,10 @@ class HopDialer:
         return caller.line.open(make())
 
     def ask_first(self, visit: Visit, connection: MachineConnection, verdict: Callable[[str], None]) -> bool:
-        """Whether `connection` leads into the machine from now on, once its gate lets it in: what it writes first is
-        the question. It is lost or refused like any other. There must be a kept connection to a gate that knows how.
-        What asks so may be done twice: when the hop is lost nobody knows how far it came."""
+        """Whether `connection` leads into the machine from now on, once its gate lets it in: the bytes that it writes
+        first go with the question. It is lost or refused like any other connection. There must be a kept connection to
+        a gate that knows how. A request that asks so must be one that may be repeated: when the hop is lost nobody
+        knows how far it came."""
         place, target = visit.target.machine.gate, visit.target
         if place is None or visit.held or target.machine.region:
             return False
@@ -273,7 +276,7 @@ class HopDialer:
             self._keep(place, caller)
 
     async def dial_edge(self, place: GatePlace, make: Callable[[], P]) -> P:
-        """A conversation with the other edge that is of no one machine: each flow of datagrams in it asks by itself.
+        """Begin a conversation with the other edge that is for no machine: each flow of datagrams in it asks by itself.
         Raises `OSError`."""
         question = HopQuestion(app=AppName(""), machine=MachineId(""), service=0, lasting=True, datagrams=True)
         caller, answer = await self._ask(place, question)
@@ -284,7 +287,8 @@ class HopDialer:
         return caller.line.open(make())
 
     def sweep(self) -> None:
-        """To be called ten times a second: look who is lost, and close what nobody has used for long."""
+        """To be called ten times a second: find the hosts that are lost, and close the connections that were not used
+        for long."""
         for place, callers in list(self._busy.items()):
             for caller in callers:
                 caller.look(self._now())
@@ -300,7 +304,7 @@ class HopDialer:
                 del self._free[place]
 
     def end_free(self) -> None:
-        """Other processes of this host are asked nothing any more."""
+        """Close the kept connections to other processes of this host: they are asked nothing any more."""
         self._done = True
         for place in [place for place in self._free if place.is_beside]:
             for caller in self._free.pop(place):
@@ -405,13 +409,14 @@ async def stay_at(place: Path, clock: Clock) -> None:
 
 
 def chosen_in(answer: HopAnswer) -> MachineId | None:
-    """Its id goes into headers; what cannot be one is none."""
+    """The machine that the gate has chosen, None without one. Its id goes into headers, so a text that can be no id is
+    none."""
     said = answer.machine or ""
     return MachineId(said) if said.isascii() and said.isalnum() and len(said) <= _ID_CHARS else None
 
 
 def question_of(visit: Visit, hold_s: float, *, lasting: bool) -> HopQuestion:
-    """Of another region no machine is named."""
+    """The question for the gate of the visit's machine. For another region it names no machine."""
     machine, aim = visit.target.machine, visit.aim
     if not machine.region or aim is None:
         return HopQuestion(
@@ -434,12 +439,12 @@ def question_of(visit: Visit, hold_s: float, *, lasting: bool) -> HopQuestion:
 
 
 def hold_s_of(visit: Visit, began: float, now: float) -> float:
-    """How long the gate may hold who asks now."""
+    """Seconds that the gate may hold this request, counted from now."""
     return max(0.0, began + WAKE_TIMEOUT_S - now) if visit.held else 0.0
 
 
 def unreached(gate: Gate, target: ServiceTarget, place: GatePlace, error: Exception, now: float) -> ProxyError:
-    """The gate is avoided for a while."""
+    """The error for a gate that is not reached; the gate is avoided for a while."""
     gate.failed(target.number, now)
     at, why = f"{place.host}:{place.port}", str(error) or type(error).__name__
     if place.is_beside:

@@ -25,9 +25,9 @@ from hawker.http.untaken import UntakenStreams
 from hawker.ids import AppName
 
 PREFACE_HEAD = b"PRI * HTTP/2.0\r\n\r\n"
-"""What a client begins with: to a reader of HTTP/1.1 it looks like a head."""
+"""The first bytes of a client of HTTP/2: to a reader of HTTP/1.1 they look like a head."""
 BEGIN_S, IDLE_S = 10.0, 75.0
-"""Until the first request; without one under way."""
+"""Seconds that a client may take until its first request, and without a request under way."""
 _STOP_AGAIN_S = 0.1
 _ACCEPT = b"sec-websocket-accept"
 
@@ -254,7 +254,7 @@ class _StreamTransport(asyncio.Transport):
 
 
 class Http2Connection(asyncio.Protocol):
-    """One client; `tls` is the app that its TLS is for. Keeps `Http2User` and `Closable`."""
+    """The connection of one client; `tls` is the app that its TLS is for. Keeps `Http2User` and `Closable`."""
 
     def __init__(self, services: HttpServices, door: Door, live: "set[Any]", *, tls: AppName | None = None) -> None:
         self._services = services
@@ -340,7 +340,7 @@ class Http2Connection(asyncio.Protocol):
             reset(self._transport)
 
     def check_time(self, now: float) -> None:
-        """To be called now and then."""
+        """To be called now and then: end the requests, and the connection, whose time is over."""
         for stream in list(self._streams.values()):
             exchange = stream.exchange
             if exchange is not None and stream.task is not None and exchange.is_late(now, blocked=stream.blocks):
@@ -363,7 +363,7 @@ class Http2Connection(asyncio.Protocol):
         return False
 
     def drain(self, *, at_once: bool) -> None:
-        """The process goes. A client is told so (GOAWAY), and what it has asked for is answered."""
+        """The process goes: tell the client so (GOAWAY), and answer only what it has asked for."""
         if not self._last:
             self._last = True
             self._session.shut()
@@ -413,7 +413,7 @@ class Http2Connection(asyncio.Protocol):
             self.deadline = self._now() + IDLE_S
 
     def on_room(self, stream: int) -> None:
-        """Not inside of this call: whoever has more to send says so to the session that calls."""
+        """Tell the stream later, not inside this call: it sends more to the session that calls."""
         if (found := self._streams.get(stream)) is not None:
             self._call_soon(found.has_room)
 
@@ -447,7 +447,7 @@ class Http2Connection(asyncio.Protocol):
         self._flush_soon()
 
     def send(self, stream: int, data: bytes) -> int:
-        """How much waits on the stream."""
+        """Send data on the stream. Returns how many bytes wait on it."""
         self._flush_soon()
         self._services.counters.add("bytes_out", len(data))
         waits = self._session.send(stream, data)
@@ -455,7 +455,7 @@ class Http2Connection(asyncio.Protocol):
         return waits
 
     def finish(self, stream: int, trailers: tuple[Field, ...], *, stop: bool) -> None:
-        """With `stop` the client need not go on with its request."""
+        """End the answer. With `stop` the client need not go on with its request."""
         self._session.finish(stream, trailers)
         if stop and stream in self._streams:
             self._stopping.add(stream)

@@ -31,7 +31,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class HttpConnection(asyncio.Protocol):
-    """One client; `tls` is the app that its TLS is for. Keeps `Requester` and `Closable`."""
+    """The connection of one client; `tls` is the app that its TLS is for. Keeps `Requester` and `Closable`."""
 
     carrier: ClassVar[type[HttpExchange]] = HttpExchange
 
@@ -91,7 +91,7 @@ class HttpConnection(asyncio.Protocol):
         self._notify()
 
     def eof_received(self) -> bool:
-        """It may have said all that it has to say."""
+        """Note that the client sends no more; it may have sent all that it has to say."""
         self._ended = True
         if self._exchange is not None:
             self._exchange.client_left()
@@ -123,7 +123,7 @@ class HttpConnection(asyncio.Protocol):
             reset(self._transport)
 
     def check_time(self, now: float) -> None:
-        """To be called now and then."""
+        """To be called now and then: end the request, or the connection, whose time is over."""
         transport = self._transport
         if self._scope is None or transport is None:
             return
@@ -142,12 +142,12 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def lasts(self) -> bool:
-        """It is HTTP no more, and has no end that can be waited for."""
+        """Whether the connection is no HTTP any more, and has no end that can be waited for."""
         return self._handed_over
 
     def drain(self, *, at_once: bool) -> None:
-        """The process goes. The next answer is the last one; who asks for nothing is closed, `at_once` or a little
-        later, so that who asks just now is answered."""
+        """Let the next answer be the last one, since the process goes. A connection without a request is closed,
+        `at_once` or a little later, so that a request that comes just now is answered."""
         self._last = True
         if at_once and self._exchange is None and not self._buffer and self._scope is not None:
             self._scope.cancel()
@@ -183,7 +183,8 @@ class HttpConnection(asyncio.Protocol):
             self._write(http1_head(answer.status, answer.reason, fields, b"\r\n"))
 
     def answer(self, answer: ResponseHead, fields: list[Field]) -> None:
-        """What has no length goes in chunks to who knows them, else to the end of the connection."""
+        """Send the head of an answer. A body without a length goes in chunks to a client that knows them, else to the
+        end of the connection."""
         head = self._head
         assert head is not None, "it has asked"
         unknown = not answer.bodiless and answer.length is None
@@ -430,7 +431,7 @@ def _tell_full(transport: asyncio.Transport) -> None:
 
 
 class HttpConnections:
-    """All of a process: where they begin, and who watches their time."""
+    """All HTTP connections of a process: makes them, and watches their time."""
 
     connection: ClassVar[type[HttpConnection]] = HttpConnection
 
@@ -445,14 +446,14 @@ class HttpConnections:
         return self.connection(self._services, door, self._live, tls=tls)
 
     def drain(self, *, at_once: bool) -> int:
-        """To be called again and again: how many are left that have an end."""
+        """To be called again and again: drain each connection. Returns how many are left that have an end."""
         for connection in list(self._live):
             connection.drain(at_once=at_once)
         return sum(not connection.lasts for connection in self._live)
 
     def check_time(self) -> None:
-        """To be called a few times a second. Of very many connections each call looks at some: all requests would wait
-        for milliseconds while 10,000 are looked at."""
+        """To be called a few times a second: check the time of connections. Of very many connections each call looks at
+        some: all requests would wait for milliseconds while 10,000 are looked at."""
         now = self._services.clock.monotonic()
         if not self._unchecked:
             self._unchecked = list(self._live)

@@ -15,7 +15,7 @@ from hawker.edge.visits import Visit
 
 
 class KeptMachines:
-    """For one event loop. `now` is its clock."""
+    """Finds and keeps connections to machines, for one event loop. `now` is its clock."""
 
     def __init__(
         self, pool: MachinePool[MachineConnection], hops: HopDialer, figures: AppFigures, now: Callable[[], float]
@@ -26,12 +26,12 @@ class KeptMachines:
         self._now = now
 
     def make(self, target: ServiceTarget) -> MachineConnection:
-        """A new one."""
+        """A new connection."""
         return connection_with(self._now, target)
 
     def take(self, head: RequestHead | None, visit: Visit) -> MachineConnection | None:
-        """One that was used before. With a `head` the request may ask the gate of another host itself, which may have
-        one: it must be one that can be done twice."""
+        """A connection that was used before; None without one. With a `head` the request may ask the gate of another
+        host itself, which may have such a connection: it must be a request that may be repeated."""
         target = visit.target
         if target.is_near:
             return self._pool.take(target)
@@ -42,7 +42,7 @@ class KeptMachines:
         return connection if connection.bare and self._hops.ask_first(visit, connection, told) else None
 
     def may_keep(self, connection: MachineConnection, target: ServiceTarget) -> bool:
-        """Whether requests of its service share connections, and this one can be shared."""
+        """Whether requests of the target's service share connections, and this connection can be shared."""
         given = target.service.concurrency
         shared = given is not None and given.type == "requests"
         return shared and (target.is_near or connection.keeps_afar)

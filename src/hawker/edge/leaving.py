@@ -21,13 +21,15 @@ from hawker.log import bind
 _SUFFIX = ".leaving"
 _LOOK_EVERY_S = 0.1
 _FIRST_WORD_S = 3.0
-"""So long is waited for who leaves to say who is in there. Its loop stands still, or it has just ended."""
+"""Seconds that a process waits for one that leaves to say who is in there. A process that takes longer has an event
+loop that stands still, or has just ended."""
 _LINE_BYTES = 4 << 20
 _log = bind("hawker.edge")
 
 
 class Leaver:
-    """Says who is left, at a socket in `folder` that is named after this process: `number`."""
+    """Says how many visits are left in each machine, at a socket in `folder` that is named after this process:
+    `number`."""
 
     def __init__(self, folder: Path, number: int, gates: Gates, clock: Clock) -> None:
         self._place = folder / f"{number}{_SUFFIX}"
@@ -36,7 +38,8 @@ class Leaver:
         self._hearers: set[asyncio.StreamWriter] = set()
 
     async def serve(self, within_s: float, begun: Callable[[], None]) -> None:
-        """Until nobody is left, or for so long. `begun` is called once it can be asked."""
+        """Serve the socket until no visit is left, or for `within_s` seconds. `begun` is called once the socket can be
+        asked."""
         server = await asyncio.start_unix_server(self._greet, self._place)
         said = self._left()
         begun()
@@ -70,7 +73,7 @@ class Leaver:
 
 
 class EarlierProcesses:
-    """Hears those that leave: `gates` count who is left in each."""
+    """Hears the processes that leave: `gates` count the visits that are left in each machine."""
 
     def __init__(self, folder: Path, gates: Gates, clock: Clock) -> None:
         self._folder = folder
@@ -78,7 +81,7 @@ class EarlierProcesses:
         self._now = clock.monotonic
 
     async def meet(self, tasks: TaskGroup) -> None:
-        """Returns once each of them has said it, or will not."""
+        """Returns once each process that leaves has said how many are left, or will not."""
         async with anyio.create_task_group() as meetings:
             for place in sorted(self._folder.glob(f"*{_SUFFIX}")):
                 meetings.start_soon(self._meet, place, tasks)

@@ -30,8 +30,8 @@ Receive = Callable[[Door, socket.socket], DatagramDoor]
 
 
 class Listeners:
-    """`channel` leads to the warden, `wanted` says where to listen now, `accept` makes the protocol of a connection and
-    `receive` takes the socket of a door for datagrams."""
+    """The sockets at which this process listens. `channel` leads to the warden, `wanted` gives the doors at which to
+    listen now, `accept` makes the protocol of a connection and `receive` takes the socket of a door for datagrams."""
 
     def __init__(
         self,
@@ -53,34 +53,35 @@ class Listeners:
 
     @property
     def states(self) -> dict[Door, str]:
-        """Why nothing listens there; empty where something does."""
+        """Each door with the reason why nothing listens there; empty where something does."""
         return {**dict.fromkeys(self._servers, ""), **self.refused}
 
     def close(self) -> None:
-        """Nobody is accepted any more: who comes now waits for the next process."""
+        """Accept no connections any more: those that come now wait for the next process."""
         self._closed = True
         for server in chain.from_iterable(self._servers.values()):
             server.rest() if isinstance(server, DatagramDoor) else server.close()
 
     def leave(self) -> None:
-        """Tell the warden that we go on without it, for those who are in there, and that the next process may begin."""
+        """Tell the warden that we go on without it, for visits that are in machines, and that the next process may
+        begin."""
         with suppress(OSError):
             self._channel.send(msgspec.msgpack.encode(WantedDoors(leaving=True)))
             self._channel.shutdown(socket.SHUT_RDWR)
 
     def ask(self) -> None:
-        """Tell the warden what is wanted, if that is new."""
+        """Tell the warden which doors are wanted, if they have changed."""
         if frozenset(self._wanted()) != self._told:
             self._beat()
 
     async def beat(self) -> None:
-        """Say each second that we live, and what is wanted. Until cancelled, or until the warden is gone."""
+        """Tell the warden each second that we live, and which doors are wanted. Until cancelled."""
         while True:
             self._beat()
             await self._clock.sleep(_BEAT_S)
 
     async def take(self) -> None:
-        """Serve what the warden gives. Returns when the warden is gone: so must we."""
+        """Serve the sockets that the warden gives. Returns when the warden is gone: then we must go, too."""
         while True:
             await anyio.wait_readable(self._channel)
             data, fds = _received(self._channel)

@@ -29,18 +29,18 @@ _KEPT_OF_SERVICE = 64
 
 
 class RequestSource(Protocol):
-    """Where a machine's request comes from."""
+    """The source of the request that a machine is sent."""
 
     def may_read(self, *, reading: bool) -> None:
-        """The machine takes more of the request, or for the moment not."""
+        """Note whether the machine takes more of the request now."""
 
     def host_unheard(self) -> None:
-        """The machine's host, which is another one, says nothing any more."""
+        """Note that the machine's host, which is another one, says nothing any more."""
 
 
 class MachineConnection(asyncio.Protocol):
-    """One connection. `answer_head`, `begin_body` and `rest_of_body` follow each other. Keeps `HostWatcher`.
-    `bare`: what it writes is requests and nothing else, so that another one may follow."""
+    """A connection to a machine. `answer_head`, `begin_body` and `rest_of_body` follow each other. Keeps `HostWatcher`.
+    `bare`: it writes requests and nothing else, so that another request may follow."""
 
     bare: ClassVar[bool] = True
 
@@ -106,7 +106,7 @@ class MachineConnection(asyncio.Protocol):
             self._source.may_read(reading=True)
 
     def ask(self, source: RequestSource, head: bytes, *, chunked: bool) -> None:
-        """A request begins; its content follows, in chunks or as the head says."""
+        """Begin a request; its content follows, in chunks or as the head says."""
         self._source, self._pass, self._body, self._error, self.silent = source, None, None, None, True
         self._chunked = chunked
         self._write(head)
@@ -115,18 +115,19 @@ class MachineConnection(asyncio.Protocol):
         self._write(chunk(content) if self._chunked else content)
 
     def finish(self, trailers: tuple[Trailer, ...]) -> None:
-        """The request is whole."""
+        """End the request: it is whole."""
         if self._chunked:
             self._write(last_chunk(trailers))
 
     def may_read(self, *, reading: bool) -> None:
-        """The client takes more of the answer, or for the moment not. A gate that is asked is heard all the same."""
+        """Read the answer, or stop while the client takes no more of it. While a gate is asked it is read all the
+        same."""
         asks = isinstance(self.transport, HopStream) and self.transport.asks
         if self.transport is not None and not self.transport.is_closing() and not asks:
             (self.transport.resume_reading if reading else self.transport.pause_reading)()
 
     async def answer_head(self, method: bytes) -> ResponseHead:
-        """The next head, be it an interim one. Raises `ProxyError`."""
+        """The next head of the answer, also an interim one. Raises `ProxyError`."""
         while (end := self._buffer.find(b"\r\n\r\n")) < 0:
             if self._error is not None:
                 raise self._error
@@ -140,8 +141,8 @@ class MachineConnection(asyncio.Protocol):
         return self._reader.read(data, method)
 
     def begin_body(self, head: ResponseHead, pass_on: Callable[[bytes], None]) -> bool:
-        """Pass on what has come of the content, and from now on what comes; whether that was all. Raises
-        `ProxyError`."""
+        """Pass on the content that has come, and from now on the content that comes. Returns whether that was all.
+        Raises `ProxyError`."""
         self._body, self._pass = _body_of(head), pass_on
         data, self._buffer = bytes(self._buffer), bytearray()
         self._pass_on(data, pass_on)
@@ -166,11 +167,11 @@ class MachineConnection(asyncio.Protocol):
 
     @property
     def trailers(self) -> tuple[Trailer, ...]:
-        """What trails the content, once that is whole."""
+        """The trailers behind the content, once that is whole."""
         return () if self._body is None else self._body.trailers
 
     async def small_body(self, head: ResponseHead, most: int) -> bytes:
-        """The content, whole, of so many bytes. Raises `ProxyError`."""
+        """The whole content, of at most `most` bytes. Raises `ProxyError`."""
         pieces = bytearray()
 
         def take(content: bytes) -> None:
@@ -185,23 +186,23 @@ class MachineConnection(asyncio.Protocol):
         return bytes(pieces)
 
     def taken_over(self) -> bytes:
-        """What came and was not passed on, of a connection that is no HTTP any more."""
+        """The bytes that came and were not passed on, of a connection that is no HTTP any more."""
         data, self._buffer = bytes(self._buffer), bytearray()
         return data
 
     def refuse(self, error: ProxyError) -> None:
-        """The gate of its host does not let it in."""
+        """Note that the gate of the machine's host does not let the request in."""
         self.refusal = self._error = error
         self.transport = None
         self._notify()
 
     @property
     def keeps_afar(self) -> bool:
-        """It is of another host, whose gate can let it rest."""
+        """Whether the connection leads to another host, whose gate can let it rest."""
         return self.bare and isinstance(self.transport, HopStream) and self.transport.keeps
 
     def rest_afar(self) -> None:
-        """Its gate keeps it, or closes it."""
+        """Have the gate keep the machine's connection, or close it where it cannot be used again."""
         if self.reusable and isinstance(self.transport, HopStream):
             self.transport.rest()
             self.transport = None
@@ -270,8 +271,8 @@ class Restful(Protocol):
 
     @property
     def reusable(self) -> bool:
-        """It is open, nothing has come that nobody asked for, and all that was said has gone: of a machine that has yet
-        to read a request nobody hears how it takes the next one."""
+        """Whether the connection can be used again: it is open, no bytes have come that nobody asked for, and all that
+        was written has gone: of a machine that has yet to read a request nobody hears how it takes the next one."""
 
     def rest(self) -> None: ...
 
@@ -288,18 +289,18 @@ def _key(target: ServiceTarget, whose: str) -> _Key:
 
 class MachinePool(Generic[R]):
     """Connections that rest, by instance and service, and by `whose` requests they are for: the address of another
-    host, or nothing. None outlives its instance, nor `KEPT_S`."""
+    host, or nothing. None outlives its instance, nor rests for more than `KEPT_S` seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._kept: dict[_Key, list[tuple[float, R]]] = {}
 
     def __len__(self) -> int:
-        """Of how many instances' services some are kept."""
+        """The number of instances' services of which connections are kept."""
         return len(self._kept)
 
     def take(self, target: ServiceTarget, whose: str = "") -> R | None:
-        """The one that rests for the shortest time."""
+        """The connection that rests for the shortest time; None without one."""
         key = _key(target, whose)
         kept = self._kept.get(key)
         while kept:
@@ -319,13 +320,13 @@ class MachinePool(Generic[R]):
         kept.append((self._now(), connection))
 
     def drop(self, machine_id: MachineId) -> None:
-        """The machine is closed, or has another instance."""
+        """Close the connections to a machine that is closed, or has another instance."""
         for key in [key for key in self._kept if key[0] == machine_id]:
             for _, connection in self._kept.pop(key):
                 connection.close()
 
     def sweep(self) -> None:
-        """Close what has rested for too long."""
+        """Close the connections that have rested for too long."""
         oldest = self._now() - KEPT_S
         for key, kept in list(self._kept.items()):
             for _, connection in (each for each in kept if each[0] <= oldest):

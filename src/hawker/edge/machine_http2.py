@@ -19,7 +19,7 @@ _CLOSED = "the connection was closed before the answer was whole"
 
 
 class MachineHttp2Connection(MachineConnection):
-    """Keeps `Http2User`."""
+    """A connection to a machine that speaks HTTP/2. Keeps `Http2User`."""
 
     bare: ClassVar[bool] = False
 
@@ -200,6 +200,6 @@ class MachineHttp2Connection(MachineConnection):
 
 
 def connection_with(now: Callable[[], float], target: ServiceTarget) -> MachineConnection:
-    """In the way that the machine's config says."""
+    """A connection in the version of HTTP that the machine's config says."""
     options = target.port.http_options
     return MachineHttp2Connection(now) if options is not None and options.h2_backend else MachineConnection()

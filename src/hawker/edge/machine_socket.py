@@ -12,39 +12,40 @@ from hawker.edge.visits import Visit
 
 MOST_BYTES = 65_535
 IN_A_TURN = 64
-"""Datagrams of one socket, in a turn of the event loop."""
+"""The most datagrams that are read from one socket in a turn of the event loop."""
 _KEPT, _KEPT_BYTES = 4, 4096
-"""Of a flow's first datagrams: they wait for the machine, and go to it again while nothing listens there yet."""
+"""The number and the bytes of a flow's first datagrams that are kept: they wait for the machine, and go to it again
+while nothing listens there yet."""
 _FIRST_PAUSE_S, _TRIES = 0.01, 8  # of those, each twice as long after the one before
 
 
 class MachineEnd(Protocol):
-    """Of a flow: where its datagrams go."""
+    """The machine's end of a flow, to which its datagrams go."""
 
     def send(self, data: bytes) -> bool:
-        """Whether there was room for it."""
+        """Send a datagram to the machine. Returns whether there was room for it."""
 
     def close(self) -> None: ...
 
 
 class FlowListener(Protocol):
-    """Whose flow it is. It closes the machine's end when it is told that the flow has ended."""
+    """The owner of a flow. It closes the machine's end when it is told that the flow has ended."""
 
     def hear(self, data: bytes) -> None:
-        """What the machine says."""
+        """Take a datagram that the machine sends."""
 
     def lose(self, why: ProxyError | None) -> None:
-        """It has ended; `why` is what the app's log may say of it."""
+        """Note that the flow has ended; `why` is what the app's log may say of it."""
 
 
 class FirstDatagrams:
-    """Those of a flow that nobody has answered: a few, and small ones."""
+    """The datagrams of a flow that no machine has answered: a few, and small ones."""
 
     def __init__(self) -> None:
         self._kept: list[bytes] = []
 
     def keep(self, data: bytes) -> bool:
-        """Whether there is room for it."""
+        """Keep a datagram. Returns whether there was room for it."""
         fits = len(self._kept) < _KEPT and sum(map(len, self._kept)) + len(data) <= _KEPT_BYTES
         if fits:
             self._kept.append(data)
@@ -62,7 +63,8 @@ class FirstDatagrams:
 
 
 class MachineSocket:
-    """Keeps `MachineEnd`. Raises `OSError` where the machine has no address any more."""
+    """A flow's socket to a machine of this host. Keeps `MachineEnd`. Raises `OSError` where the machine has no address
+    any more."""
 
     def __init__(self, visit: Visit, listener: FlowListener) -> None:
         route, service = visit.gate.route, visit.target.service
@@ -90,7 +92,7 @@ class MachineSocket:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the machine is still the one, and still there."""
+        """Whether the machine has the same instance still, and runs."""
         return not self._closed and self._visit.gate.keeps(self._visit.target.machine.instance)
 
     def send(self, data: bytes) -> bool:

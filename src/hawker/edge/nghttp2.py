@@ -18,8 +18,8 @@ MAX_STREAMS = 128
 WINDOW_BYTES, CONNECTION_WINDOW_BYTES = 256 << 10, 1 << 20
 MAX_CONTINUATIONS, MAX_RESETS, MAX_CONTROLS, MAX_EMPTY = 16, 200, 300, 100
 WITHIN_S = 10.0
-"""So many resets, and so many PING, SETTINGS and PRIORITY frames together, may come in this time. Clients of gRPC
-measure their bandwidth with up to ten PING frames a second."""
+"""Seconds in which `MAX_RESETS` resets, and `MAX_CONTROLS` PING, SETTINGS and PRIORITY frames together, may come.
+Clients of gRPC measure their bandwidth with up to ten PING frames a second."""
 NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM = 0, 1, 2, 7, 8, 11
 _DATA, _HEADERS, _PRIORITY, _RST_STREAM, _SETTINGS, _PING, _CONTINUATION = 0, 1, 2, 3, 4, 6, 9
 _END_STREAM, _ACK = 1, 1
@@ -97,28 +97,28 @@ _ffi.cdef(
 
 
 _NAMES_AND_VALUES, _BYTE, _FIELDS = map(_ffi.typeof, ("uint8_t[]", "uint8_t *", "nghttp2_nv[]"))
-"""Looked up once: by its name a type costs more than what is made of it."""
+"""Types that are looked up once: a look-up by name costs more than what is made of the type."""
 
 
 class Http2User(Protocol):
-    """Who has a session. Calls come while it reads."""
+    """The owner of a session. The session calls it while it reads."""
 
     def on_head(self, stream: int, fields: list[Field], *, ended: bool) -> None:
-        """A message begins, with its pseudo-fields; or an interim one."""
+        """Take the fields with which a message begins, with its pseudo-fields; or those of an interim one."""
 
     def on_trailers(self, stream: int, fields: list[Field]) -> None:
-        """The message is whole."""
+        """Take the trailers: the message is whole."""
 
     def on_data(self, stream: int, data: bytes) -> None: ...
 
     def on_end(self, stream: int) -> None:
-        """The message is whole, without trailers."""
+        """Note that the message is whole, without trailers."""
 
     def on_closed(self, stream: int, error: int) -> None:
-        """Nothing more comes or goes; `error` is 0 where both messages were whole."""
+        """Note that the stream is closed: nothing more comes or goes; `error` is 0 where both messages were whole."""
 
     def on_room(self, stream: int) -> None:
-        """Less than half of what may wait to be sent on the stream is waiting."""
+        """Note that there is room again: no more than half of the bytes that may wait on the stream are waiting."""
 
 
 class _Outgoing:
@@ -138,7 +138,7 @@ class _Outgoing:
 
 
 class Http2Session:
-    """`now` is a monotonic clock."""
+    """One end of a session of HTTP/2, without its socket. `now` is a monotonic clock."""
 
     def __init__(self, user: Http2User, now: Callable[[], float], *, client: bool = False) -> None:
         self._user = user
@@ -179,7 +179,8 @@ class Http2Session:
     # What comes.
 
     def feed(self, data: bytes) -> str:
-        """Empty, or why the connection is over once what `take` gives has been sent."""
+        """Read bytes of the peer. Returns "", or why the connection is over once the bytes that `take` gives have been
+        sent."""
         if not self._failed:
             read = self._lib.nghttp2_session_mem_recv(self._session, data, len(data))
             if read < 0 and not self._failed:
@@ -187,13 +188,13 @@ class Http2Session:
         return self._failed
 
     def consume(self, stream: int, size: int) -> None:
-        """So many bytes of the stream have gone on: as many more may come."""
+        """Note that `size` bytes of the stream have gone on: as many more may come."""
         self._lib.nghttp2_session_consume(self._session, stream, size)
 
     # What goes.
 
     def take(self, most: int) -> bytes:
-        """What is to be sent now; there may be more when it is not less than `most`."""
+        """The bytes that are to be sent now; there may be more when they are not fewer than `most`."""
         out, taken, place = [], 0, self._place
         while taken < most and (size := self._lib.nghttp2_session_mem_send(self._session, place)) > 0:
             out.append(_ffi.buffer(place[0], size)[:])
@@ -201,12 +202,12 @@ class Http2Session:
         return b"".join(out)
 
     def waiting_on(self, stream: int) -> int:
-        """So many bytes of it have not gone."""
+        """How many bytes of the stream have not gone."""
         out = self._outgoing.get(stream)
         return 0 if out is None else out.size
 
     def has_sent(self, stream: int) -> bool:
-        """The whole message of this end is in what `take` gave."""
+        """Whether the whole message of this end is in the bytes that `take` gave."""
         out = self._outgoing.get(stream)
         return out is None or out.sent
 
@@ -216,7 +217,7 @@ class Http2Session:
         return not lib.nghttp2_session_want_read(self._session) and not lib.nghttp2_session_want_write(self._session)
 
     def request(self, fields: list[Field], *, ended: bool) -> int:
-        """The new stream's number; below 0 when there can be none."""
+        """Begin a request. Returns the new stream's number; below 0 when there can be none."""
         pairs, _kept = _pairs(fields)
         stream: int = self._lib.nghttp2_submit_request(
             self._session, _ffi.NULL, pairs, len(fields), _ffi.NULL if ended else _provider(), _ffi.NULL
@@ -230,8 +231,8 @@ class Http2Session:
         self._lib.nghttp2_submit_headers(self._session, 0, stream, _ffi.NULL, pairs, len(fields), _ffi.NULL)
 
     def answer(self, stream: int, fields: list[Field], *, ended: bool) -> None:
-        """Nothing on a stream that is closed: the library would never say again that it is, and what is sent on it
-        would wait for ever."""
+        """Begin an answer. It sends nothing on a stream that is closed: the library would never say again that it is
+        closed, and bytes sent on it would wait for ever."""
         if stream not in self._began:
             return
         pairs, _kept = _pairs(fields)
@@ -241,7 +242,7 @@ class Http2Session:
         self._lib.nghttp2_submit_response(self._session, stream, pairs, len(fields), provider)
 
     def send(self, stream: int, data: bytes) -> int:
-        """How much waits to be sent on the stream now."""
+        """Send data on the stream. Returns how many bytes wait to be sent on it now."""
         out = self._outgoing.get(stream)
         if out is None or out.ended:
             return 0
@@ -252,8 +253,9 @@ class Http2Session:
         return out.size
 
     def untaken(self, now: float, for_s: float, *, excused: bool) -> list[int]:
-        """Streams on which something waits and nothing has gone for so long. One with an open window may wait for
-        others that move. To be called now and then; `excused`: what has gone before is on its way to the peer."""
+        """The streams on which bytes wait and none has gone for `for_s` seconds. A stream with an open window may wait
+        for others that move. To be called now and then; `excused`: the bytes that have gone before are on their way to
+        the peer."""
         outgoing = self._outgoing.items()
         if excused or any(out.moves for _, out in outgoing):
             self._moved_at = now
@@ -278,7 +280,7 @@ class Http2Session:
         self._lib.nghttp2_submit_rst_stream(self._session, 0, stream, error)
 
     def shut(self) -> None:
-        """No new streams: those that are there go on."""
+        """Let the peer begin no new streams: those that are there go on."""
         last = self._lib.nghttp2_session_get_last_proc_stream_id(self._session)
         self._lib.nghttp2_submit_goaway(self._session, 0, last, NO_ERROR, _ffi.NULL, 0)
 
@@ -290,7 +292,7 @@ class Http2Session:
     # What the library calls.
 
     def begin_frame(self, kind: int, flags: int, length: int) -> int:
-        """Floods are counted by the frame, whatever becomes of it."""
+        """Count a frame that begins: floods are counted by the frame, whatever becomes of it."""
         self.frames += 1
         if kind == _CONTINUATION:
             self._continuations += 1
@@ -403,7 +405,7 @@ def _pairs(fields: Sequence[Field]) -> tuple[Any, Any]:
 
 @cache
 def library() -> Any:
-    """Raises `OSError` where the host has none."""
+    """The library libnghttp2. Raises `OSError` where the host has none."""
     for name in _LIBRARIES:
         try:
             return _ffi.dlopen(name)

@@ -74,13 +74,14 @@ _FEW = 1000
 _log = log.bind("hawker.edge")
 _REST_EVERY_S = 1.0
 DRAIN_S = {signal.SIGHUP: 5.0, signal.SIGTERM: 2.0, signal.SIGINT: 2.0}
-"""So long may requests that are under way hold up the end of the process; who comes meanwhile waits for the next."""
+"""Seconds that requests under way may hold up the end of the process, by signal; requests that come meanwhile wait for
+the next process."""
 _IDLE_S, _LAST_BYTES_S, _DRAIN_EVERY_S = 0.3, 0.05, 0.02
 _ALONE = 8  # requests of one address in a turn of the event loop in which nobody else asks
 
 
 class EdgeParts(ValueObject, frozen=True, kw_only=True):
-    """What an edge is made of, where a simulator hands in parts of its own."""
+    """The parts that an edge is made of; a simulator hands in parts of its own."""
 
     link: Callable[[Path, Clock], WorkerLink] = WorkerLink
     identity: Callable[[Path], MutualTls] = identity_in
@@ -104,7 +105,7 @@ _USUAL = EdgeParts()
 
 
 class Edge:
-    """Keeps `FeedReader`: what the worker says goes to routes, gates and listeners."""
+    """An edge process. Keeps `FeedReader`: it hands what the worker says to routes, gates and listeners."""
 
     def __init__(
         self, folder: Path, channel: socket.socket, clock: Clock, tasks: TaskGroup, parts: EdgeParts = _USUAL
@@ -207,11 +208,11 @@ class Edge:
 
     @property
     def held(self) -> int:
-        """How many wait for a machine."""
+        """How many requests wait for a machine."""
         return self._visits.waiting
 
     async def serve(self) -> None:
-        """Until the warden is gone."""
+        """Serve clients until the warden is gone."""
         await EarlierProcesses(self._own, self.gates, self._clock).meet(self._tasks)
         if self._shard.socket is not None:
             await self.hops.serve_neighbors(self._shard.socket)
@@ -240,7 +241,8 @@ class Edge:
         return self._joined.cancel_called
 
     async def leave(self, within_s: float | None = None) -> None:
-        """The next process begins, and those who are in there stay, so long at most. Returns when nobody is left."""
+        """Let the next process begin, while the visits in machines stay, at most `within_s` seconds. Returns when no
+        visit is left."""
         self.gates.shut()
         self._joined.cancel()
         self.datagrams.end()
@@ -250,8 +252,8 @@ class Edge:
         await leaver.serve(self._drain_s if within_s is None else within_s, self._listeners.leave)
 
     async def drain(self, within_s: float, *, stays: bool = False) -> None:
-        """Let nobody in any more, and return when everything that has an end has ended, or after so long. With `stays`
-        the process goes on for others."""
+        """Let no request in any more, and return when every visit that has an end has ended, or after `within_s`
+        seconds. With `stays` the process goes on for others."""
         began = self._now()
         self._listeners.close()
         self.hops.close(together=stays)
@@ -276,13 +278,13 @@ class Edge:
         return self._requests.spawn
 
     def watch(self) -> None:
-        """Begin what is done now and then, whoever connects."""
+        """Begin the tasks that look after requests, connections and machines now and then, whoever connects."""
         self._tasks.start_soon(self._requests.serve)
         self._tasks.start_soon(self._tick)
         self._tasks.start_soon(self._look_who_rests)
 
     def say(self, line: EdgeLogLine) -> None:
-        """Some lines a second of each app and code; the others are only counted."""
+        """Send a line for an app's log: some lines a second of each app and code; the others are only counted."""
         said = self._said[line.app, line.code] = self._said.get((line.app, line.code), 0) + 1
         if said <= _LINES_PER_S:
             self._link.say(line)
@@ -404,13 +406,14 @@ class Edge:
         )
 
     def explain(self, message: AskRoute) -> None:
-        """By the process that counts who is in the app's machines."""
+        """Explain a route, in the process that counts the visits in the app's machines; the others answer with no
+        door."""
         mine = self._shard.has(message.app)
         doors = self._explainer.explain(message, self._now()) if mine else ()
         self._link.send(RouteExplained(call=message.call, doors=doors))
 
     def bound(self) -> Iterator[ListenState]:
-        """Where it listens, and where it cannot."""
+        """Each door that has an app, with the reason where the process cannot listen there."""
         for door, refused in sorted(self._listeners.states.items()):
             app = self._routes.first_app(door)
             if app is not None:
@@ -440,7 +443,8 @@ class Edge:
         return shown.answer
 
     def accept(self, door: Door) -> asyncio.Protocol:
-        """As the app is spoken to that has been there longest: another one can join it, and not take its place."""
+        """The protocol of a new connection, as the app is spoken to that has been there longest: another app can join
+        it, and not take its place."""
         app = self._routes.first_app(door)
         target = None if app is None else self._routes.newest(door, app)
         if target is not None and target.ends_tls:
@@ -479,5 +483,6 @@ class Edge:
 
 
 def is_own(address: str) -> bool:
-    """The host's own clients are not bounded by address: proxies in front of us are among them."""
+    """Whether an address is the host's own. Its own clients are not bounded by address: proxies in front of us are
+    among them."""
     return address == "::1" or address.startswith("127.")

@@ -25,9 +25,9 @@ from hawker.names import is_outside, is_private_address
 from hawker.value_object import ValueObject
 
 HEAD_S = 5.0
-"""So long may a balancer take for its head."""
+"""Seconds that a balancer may take for its head."""
 MAX_V2_BYTES = 4096
-"""Of a head of version 2 with all that it says besides: balancers send some hundred."""
+"""The most bytes of a head of version 2 with all its additions: balancers send some hundred."""
 _MAX_V1_BYTES = 107
 _V1, _V2 = b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n"
 _V2_FIXED = struct.Struct(">12sBBH")
@@ -40,19 +40,20 @@ _log = log.bind("hawker.edge")
 
 
 class BadProxyHeadError(ValueError):
-    """What came first is no PROXY head, or a malformed one."""
+    """The first bytes are no PROXY head, or a malformed one."""
 
 
 class ProxyHead(ValueObject, frozen=True):
-    """`ends` are the client and the address that it came to; None when the balancer speaks for itself, as it does to
-    see whether we are there, or knows no addresses. The client's own bytes begin after `length`."""
+    """The head of a balancer. `ends` are the client and the address that it came to; None when the balancer speaks for
+    itself, as it does to see whether we are there, or knows no addresses. The client's own bytes begin after `length`
+    bytes."""
 
     ends: TcpEnds | None
     length: int
 
 
 def read_proxy_head(data: bytes | bytearray) -> ProxyHead | None:
-    """None while some of it is missing. Raises `BadProxyHeadError`."""
+    """The PROXY head in the bytes; None while some of it is missing. Raises `BadProxyHeadError`."""
     if data[: len(_V2)] == _V2[: len(data)]:
         return _read_v2(data) if len(data) >= _V2_FIXED.size else None
     if data[: len(_V1)] == _V1[: len(data)]:
@@ -117,8 +118,8 @@ def _ends(
 
 
 class ProxiedConnections:
-    """Stands before `accept`, which makes the protocol of a client whose address is known. `scarce` says whether the
-    process is short of room."""
+    """The connections of balancers, before their clients are known. `accept` makes the protocol of a client whose
+    address is known. `scarce` says whether the process is short of room."""
 
     def __init__(
         self, accept: Callable[[Door], asyncio.Protocol], scarce: Callable[[], bool], clock: Clock, counters: Counters
@@ -132,7 +133,7 @@ class ProxiedConnections:
         self._said_at = float("-inf")
 
     def believe(self, networks: Sequence[str]) -> None:
-        """For connections from now on."""
+        """Take these networks as the balancers' for connections from now on."""
         self._networks = tuple(ip_network(text) for text in networks)
 
     def accept(self, door: Door) -> asyncio.Protocol:
@@ -140,12 +141,12 @@ class ProxiedConnections:
         return _Introduced(self, door) if asks else self.accept_known(door)
 
     def believes(self, address: str) -> bool:
-        """Whether who connects from there is a balancer."""
+        """Whether the address is a balancer's."""
         found = ip_address(address.partition("%")[0]) if address else None
         return found is not None and any(found in network for network in self._networks)
 
     def check_time(self) -> None:
-        """To be called a few times a second."""
+        """To be called a few times a second: refuse connections whose head has not come in time."""
         now = self.now()
         for connection in [each for each in self._live if now >= each.deadline]:
             connection.refuse("no head came in time")
@@ -161,14 +162,15 @@ class ProxiedConnections:
         self.table.release(connection)
 
     def known(self) -> None:
-        """A head was believed."""
+        """Count a head that was believed."""
         self._counters.add("proxy_heads")
 
     def kept_out(self) -> None:
         self._counters.add("outsiders_refused")
 
     def refused(self, address: str, reason: str) -> None:
-        """Counted, and said now and then: most likely a balancer that is set up otherwise."""
+        """Count a refused connection, and log it now and then: most likely it is of a balancer that is set up
+        otherwise."""
         self._counters.add("proxy_heads_refused")
         if self.now() >= self._said_at + _SAID_EVERY_S:
             self._said_at = self.now()
@@ -242,7 +244,7 @@ class _Introduced(asyncio.Protocol):
 
 
 class ProxiedTransport(asyncio.Transport):
-    """A connection whose ends are those that its head names; all else is the connection's own."""
+    """A connection whose two ends are those that its head names; all other information is the connection's own."""
 
     def __init__(self, raw: asyncio.Transport, ends: TcpEnds) -> None:
         super().__init__()

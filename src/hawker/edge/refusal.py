@@ -13,7 +13,7 @@ class _Kind(ValueObject, frozen=True):
 
 
 class Code(Enum):
-    """Each with its HTTP status, and what is said when nothing better is known."""
+    """The codes of errors, each with its HTTP status, and the words for a client when nothing better is known."""
 
     PR01 = _Kind(503, "no machine of the app can take the request")
     PR02 = _Kind(404, "the machine or region that was asked for is not there")
@@ -49,7 +49,8 @@ class Code(Enum):
 
 
 class ProxyError(Exception):
-    """`told` is what the client may read, `known` what only the app's log says, such as the address of a machine."""
+    """The edge cannot do what a client asks. `told` is what the client may read, `known` what only the app's log says,
+    such as the address of a machine."""
 
     def __init__(self, code: Code, told: str = "", known: str = "") -> None:
         super().__init__(told or code.words)
@@ -59,5 +60,5 @@ class ProxyError(Exception):
 
     @property
     def whole(self) -> str:
-        """All of it, for the app's log."""
+        """Both texts, for the app's log."""
         return f"{self.told}: {self.known}" if self.known else self.told

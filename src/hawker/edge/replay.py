@@ -23,19 +23,21 @@ REPLAY, REPLAY_CACHE = b"fly-replay", b"fly-replay-cache"
 REPLAY_TTL, REPLAY_BYPASS = b"fly-replay-cache-ttl-secs", b"fly-replay-cache-allow-bypass"
 REPLAY_JSON = b"application/vnd.fly.replay+json"
 MAX_REPLAYS = 10
-"""So often one request is replayed."""
+"""The most replays of one request."""
 MAX_JSON_BYTES = 64 << 10
 MAX_HEADER_BYTES, MAX_STATE_BYTES, MAX_REGIONS = 4096, 1024, 32
 MAX_TRANSFORMED = 64
-"""Fields that one transform may set, and take out."""
+"""The most fields that one transform may set and take out, together."""
 SHORTEST_CACHED_S, LONGEST_CACHED_S, USUAL_CACHED_S = 10, 86_400, 300
-"""How long a replay may be kept for the next requests, and how long if nothing is said."""
+"""Seconds that a replay may be kept for the next requests, at least and at most, and the seconds if the machine says
+none."""
 _LONGEST_S = 3600.0
 _TTL_DIGITS = 9  # Python itself refuses to read a number of thousands
 _INVALIDATE, _MAX_PATTERN_BYTES = "invalidate", 1024
 _PATTERN = re.compile(r"([A-Za-z0-9._-]{0,253})(/[\x21-\x29\x2b-\x7e]*)\*")
 _PAIR = re.compile(r'[ \t]*([a-z_]+)[ \t]*=(?:[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*|([^;"]*))(?:;|$)')
-"""No two parts that stand beside each other take the same character: else 4 KB of blanks are tried in 10^10 ways."""
+"""A key and its value. No two parts that stand beside each other take the same character: else 4 KB of blanks are tried
+in 10^10 ways."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _DURATION = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)(ms|s|m)")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0}
@@ -54,18 +56,20 @@ _FIXED = (
 
 
 class Fallback(StrEnum):
-    """Who gets a request whose replay found nobody: the machine that ordered it, or it before others of its app."""
+    """The machine that gets a request whose replay found no machine: the one that ordered it, or that one before others
+    of its app."""
 
     FORCE_SELF = "force_self"
     PREFER_SELF = "prefer_self"
 
 
 class Transform(ValueObject, frozen=True, kw_only=True):
-    """`path` is a target in origin form, empty to keep it. Names are in lower case."""
+    """The changes that a replay makes to its request. `path` is a target in origin form, empty to keep it. Names are in
+    lower case."""
 
     path: str = ""
     delete: frozenset[bytes] = frozenset()
-    """Fields that are taken out, wherever they are."""
+    """The names of fields that are taken out, wherever they are."""
     put: tuple[Field, ...] = ()
 
     def apply(self, head: RequestHead) -> RequestHead:
@@ -75,16 +79,16 @@ class Transform(ValueObject, frozen=True, kw_only=True):
 
 
 class CacheOrder(ValueObject, frozen=True, kw_only=True):
-    """What a machine says beside its replay. `host` is empty for the request's own; `forget`: nothing is to be kept,
-    and what is kept for the request is to go."""
+    """The order of a machine to keep its replay for the next requests. `host` is empty for the request's own; `forget`:
+    nothing is to be kept, and what is kept for the request is to go."""
 
     host: str = ""
     prefix: str = ""
-    """What paths begin with that are meant; `/` for all."""
+    """The first characters of the paths that are meant; `/` for all."""
     ttl_s: int = USUAL_CACHED_S
-    """Whole seconds, 10 to 86400."""
+    """Whole seconds that the replay is kept, 10 to 86400."""
     bypass: bool = False
-    """A client may ask for its request not to be answered from what is kept."""
+    """Whether a client may ask for its request not to be answered from what is kept."""
     forget: bool = False
 
     def covers(self, host: str, path: str) -> bool:
@@ -92,16 +96,17 @@ class CacheOrder(ValueObject, frozen=True, kw_only=True):
 
 
 class Replay(ValueObject, frozen=True, kw_only=True):
-    """Where a request goes next. `elsewhere`: to no machine that has had it. `timeout_s` counts until a machine has
+    """The next target of a request. `elsewhere`: no machine that has had it. `timeout_s` counts until a machine has
     taken the connection."""
 
     regions: tuple[str, ...] = ()
-    """Codes in lower case, the first one preferred; empty for any."""
+    """The codes of regions in lower case, the first one preferred; empty for any."""
     instance: MachineId | None = None
     prefer: MachineId | None = None
     app: AppName | None = None
     state: str = ""
-    """For the machine that gets it, as the one that sends it said: printable, without `;`. Empty for none."""
+    """The text for the machine that gets the request, as the machine that sends it said: printable, without `;`. Empty
+    for none."""
     elsewhere: bool = False
     timeout_s: float | None = None
     fallback: Fallback | None = None
@@ -110,7 +115,8 @@ class Replay(ValueObject, frozen=True, kw_only=True):
 
     @property
     def cacheable(self) -> bool:
-        """The next request may go there without being asked about: nothing in it is for this request alone."""
+        """Whether the next requests may go there without asking the machine: nothing in the replay is for this request
+        alone."""
         return not self.state and not self.transform and self.timeout_s is None and self.fallback is None
 
 
@@ -119,12 +125,12 @@ def is_replay(answer: ResponseHead) -> bool:
 
 
 def wants_body(answer: ResponseHead) -> bool:
-    """Whether the order is in the answer's body, and no field."""
+    """Whether the order is in the answer's body, and in no field."""
     return not any(name == REPLAY for name, _ in answer.fields)
 
 
 def read_replay(answer: ResponseHead, body: bytes) -> Replay:
-    """`body` counts if `wants_body`. Raises `ProxyError`."""
+    """The replay that an answer orders. `body` counts if `wants_body`. Raises `ProxyError`."""
     said = [value for name, value in answer.fields if name == REPLAY]
     if not said:
         return _from_json(body)
@@ -142,19 +148,19 @@ def read_replay(answer: ResponseHead, body: bytes) -> Replay:
 
 
 def replayed_to(order: Replay, had: Set[MachineId]) -> Steering:
-    """Which machines it may be sent to. `had` are those that have had the request."""
+    """The steering by which the request is sent on. `had` are the machines that have had the request."""
     apart = frozenset(had) if order.elsewhere else frozenset[MachineId]()
     return Steering(force=order.instance, prefer=order.prefer, regions=order.regions, apart=apart)
 
 
 def replay_source(origin: MachineId, region: str, now: float, state: str) -> bytes:
-    """The field that says to a machine who had the request before."""
+    """The field that tells a machine which machine had the request before."""
     said = f"instance={origin};region={region};t={round(now * 1_000_000)};state={state}"
     return b"fly-replay-src: %b\r\n" % said.encode("latin-1")
 
 
 def replay_failed(order: Replay, app: AppName, origin: MachineId, reason: str, elapsed_s: float) -> bytes:
-    """The field that tells the machine that ordered a replay what became of it. `app` is the one that was meant."""
+    """The field that tells the machine that ordered a replay what became of it. `app` is the app that was meant."""
     said = (
         f"instance={order.instance or ''};app={app};region={','.join(order.regions)};replay_source={origin};"
         f"reason={reason};elapsed_ms={round(elapsed_s * 1000)}"

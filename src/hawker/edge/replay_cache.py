@@ -15,7 +15,7 @@ from hawker.value_object import ValueObject
 
 MAX_ENTRIES = 10_000
 MAX_PREFIXES = 256
-"""Of one app at one host name: each request looks for its own among them."""
+"""The most prefixes of one app at one host name: each request looks for its own among them."""
 MAX_SESSION_BYTES = 256
 
 
@@ -25,29 +25,29 @@ class ReplayQuestion(ValueObject, frozen=True):
 
     app: AppName
     host: str
-    """In lower case, without a port."""
+    """The host name in lower case, without a port."""
     path: str
-    """Without its query."""
+    """The path without its query."""
     session: str | None = None
     rule: ReplayCache | None = None
 
 
 class CachedReplay(ValueObject, frozen=True):
-    """Where to go. `origin` is the machine that said so."""
+    """A replay that is kept for the next requests. `origin` is the machine that ordered it."""
 
     order: Replay
     origin: MachineId
     until: float
-    """Seconds of the clock that `now` is of: it counts before that."""
+    """The time until which it counts, in seconds of the clock that `now` is of."""
     bypass: bool
-    """A client may ask for its request not to be answered from this."""
+    """Whether a client may ask for its request not to be answered from this."""
 
 
 _Key = tuple[AppName, str, str, str | None]
 
 
 class ReplayRoutes:
-    """For one process."""
+    """The replays that one process keeps."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[_Key, CachedReplay] = OrderedDict()
@@ -57,7 +57,7 @@ class ReplayRoutes:
         return len(self._kept)
 
     def find(self, asked: ReplayQuestion, now: float) -> CachedReplay | None:
-        """Of the longest prefix."""
+        """The replay that is kept for this request, by the longest prefix; None without one."""
         for key in self._keys(asked):
             found = self._kept.get(key)
             if found is None:
@@ -69,7 +69,8 @@ class ReplayRoutes:
         return None
 
     def keep(self, asked: ReplayQuestion, order: Replay, origin: MachineId, now: float) -> bool:
-        """What a machine has ordered for this request, if it may be kept: by its own word, else by the config's."""
+        """Keep the replay that a machine has ordered for this request, if it may be kept: by the machine's own word,
+        else by the config's. Returns whether it is kept."""
         cache, rule = order.cache, asked.rule
         if not order.cacheable:
             return False
@@ -83,7 +84,7 @@ class ReplayRoutes:
         return False
 
     def forget(self, asked: ReplayQuestion) -> bool:
-        """Whatever is kept for this request. Whether there was anything."""
+        """Forget all replays that are kept for this request. Returns whether there were any."""
         keys = [key for key in self._keys(asked) if key in self._kept]
         for key in keys:
             self._drop(key)
@@ -125,7 +126,8 @@ class ReplayRoutes:
 def asked_for(
     app: AppName, host: str, target: bytes, fields: Iterable[tuple[bytes, bytes]], rules: Sequence[ReplayCache]
 ) -> ReplayQuestion:
-    """With the rule of the longest prefix, and what it looks at."""
+    """The question for this request, with the rule of the longest prefix, and the cookie or field that the rule
+    names."""
     path = target.decode("latin-1").partition("?")[0]
     ruled = [rule for rule in rules if path.startswith(prefix_of(rule)) and rule.type and rule.name]
     if not ruled:
@@ -137,13 +139,13 @@ def asked_for(
 
 
 def rules_of(target: ServiceTarget | None) -> tuple[ReplayCache, ...]:
-    """What the config says of replays that may be kept."""
+    """The rules of the port's config for replays that may be kept."""
     port = Port() if target is None else target.port
     return (port.http_options.replay_cache if port.http_options else None) or ()
 
 
 def skips_cache(fields: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a request is not to be answered from what is kept, if it may say so."""
+    """Whether the client asks for its request not to be answered from what is kept."""
     said = next((value for name, value in fields if name == b"fly-replay-cache-control"), b"")
     return said.strip().lower() == b"skip"
 
@@ -154,7 +156,7 @@ def cache_status(status: bytes) -> bytes:
 
 
 def prefix_of(rule: ReplayCache) -> str:
-    """Without a star at its end or its beginning."""
+    """The prefix of a rule, without a star at its end or its beginning."""
     return (rule.path_prefix or "").strip("*")
 
 

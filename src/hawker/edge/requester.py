@@ -31,9 +31,9 @@ _CANCEL_AGAIN_S = 1.0
 
 
 class HttpServices(ValueObject, frozen=True, kw_only=True):
-    """What requests share. `kept` counts bytes of bodies that may be sent again. `say` tells the app's log what could
-    not be done; `claimer` is whose host name it is; `challenge` answers a certificate authority that asks for this
-    token at this host, at this door."""
+    """The objects that all requests of a process share. `kept` counts bytes of bodies that may be sent again. `say`
+    tells the app's log what could not be done; `claimer` gives the app that a host name is of; `challenge` answers a
+    certificate authority that asks for this token at this host, at this door."""
 
     routes: Routes
     visits: Visits
@@ -70,7 +70,7 @@ class RequestTasks:
         task.add_done_callback(self._running.discard)
 
     async def serve(self) -> None:
-        """Until cancelled. Then they are, too, and have ended when it returns."""
+        """Wait until cancelled. Then the tasks are cancelled, too, and have ended when this returns."""
         try:
             await anyio.sleep_forever()
         finally:
@@ -89,28 +89,28 @@ class RequestTasks:
 
 
 class Requester(Protocol):
-    """Who asks."""
+    """The client's side of a request."""
 
     @property
     def gone(self) -> bool:
-        """Nobody hears an answer."""
+        """Whether the client is gone, so that nobody hears an answer."""
 
     @property
     def leaving(self) -> bool:
-        """It has said its last. One that waits for a machine all the same has left, most likely."""
+        """Whether the client has said its last. One that waits for a machine all the same has left, most likely."""
 
     @property
     def choked(self) -> bool:
-        """It takes no more of the answer for the moment. When that changes, it says so to its exchange."""
+        """Whether the client takes no more of the answer for the moment. When that changes, it tells its exchange."""
 
     def begin_body(self) -> None:
-        """There is a machine: what has come of the body, and what comes, goes to `HttpExchange.take`."""
+        """Pass the body, the bytes that have come and those that come, to `HttpExchange.take`: there is a machine."""
 
     def proceed(self) -> None:
         """Say that the body may come, to a client that waits for that."""
 
     def may_read(self, *, reading: bool) -> None:
-        """The machine takes more of the body, or for the moment not."""
+        """Note whether the machine takes more of the body now."""
 
     def interim(self, answer: ResponseHead, fields: list[Field]) -> None: ...
 
@@ -119,12 +119,13 @@ class Requester(Protocol):
     def write(self, content: bytes) -> None: ...
 
     def finish(self, trailers: tuple[Trailer, ...]) -> None:
-        """The answer is whole."""
+        """End the answer: it is whole."""
 
     def say(self, answer: OwnAnswer) -> None: ...
 
     def break_off(self) -> None:
-        """The answer that was begun has no end, and the client is to see that."""
+        """End the connection or stream so that the client sees that the answer that was begun has no end."""
 
     def hand_over(self, answer: ResponseHead, fields: list[Field]) -> tuple[asyncio.Transport, bytes] | None:
-        """From now on it is bytes both ways. With what came of them already; None when it has left."""
+        """Hand the connection over, for bytes both ways from now on, with the bytes that have come already; None when
+        the client has left."""

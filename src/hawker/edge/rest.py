@@ -14,21 +14,23 @@ from hawker.machine import State
 from hawker.value_object import ValueObject
 
 SHORT_S = 5.0
-"""So long do fewer run than are to before another one is started: who restarts a machine stops it first."""
+"""Seconds that fewer machines run than are to before another one is started: a client that restarts a machine stops it
+first."""
 CALM_S = 30.0
-"""So long after its last request a machine counts as idle."""
+"""Seconds after its last request from which on a machine counts as idle."""
 
 
 class RestWish(ValueObject, frozen=True):
-    """`suspend`: rather than stop. Every service that lets it stop says so."""
+    """A machine that may rest. `suspend`: to be suspended rather than stopped, since every service that lets it stop
+    says so."""
 
     gate: Gate
     suspend: bool
 
 
 def may_rest(gates: Iterable[Gate], now: float) -> Iterator[RestWish]:
-    """Of the machines of one app on this host those that can go, one by one: each of them alone, so the caller asks for
-    one and looks again."""
+    """The machines of one app on this host that may rest, one by one: each of them alone, so the caller asks for one
+    and looks again."""
     there = [gate for gate in gates if gate.is_open]
     for gate in there:
         stops = [each for each in gate.route.services if each.autostop]
@@ -49,8 +51,9 @@ def _spared(gate: Gate, service: Service, there: list[Gate], now: float) -> bool
 
 
 def to_restore(gates: Iterable[Gate], now: float) -> Gate | None:
-    """Of the machines of one app on this host that rest, the one that is to run again: somebody has stopped another
-    one, and fewer are up, or on their way, than a service's `min_machines_running`. What somebody stopped stays so."""
+    """The machine that is to run again, of the machines of one app on this host that rest: somebody has stopped another
+    one, and fewer are up, or on their way, than a service's `min_machines_running`. A machine that somebody stopped
+    stays so."""
     there = sorted(gates, key=lambda gate: gate.route.id)
     for gate in there:
         if gate.sleeps and gate.route.rested and gate.can_wake(now):
@@ -75,7 +78,7 @@ def _numbers(route: MachineRoute, service: Service) -> Iterator[int]:
 
 
 def load_class(gate: Gate, number: int, now: float) -> int:
-    """0 idle, 1 busy, 2 at its soft limit, 3 at its hard limit."""
+    """The load of one service of a machine: 0 idle, 1 busy, 2 at its soft limit, 3 at its hard limit."""
     flying, limits = gate.in_flight.get(number, 0), gate.route.services[number].concurrency
     hard, soft = (limits.hard_limit, limits.soft_limit) if limits else (None, None)
     if hard and flying >= hard:

@@ -16,7 +16,7 @@ from hawker.names import is_private_address
 from hawker.value_object import ValueObject
 
 MAX_PORTS_OF_APP = 128
-"""Addresses with ports that one app may have on a host."""
+"""The most doors, an address with a port each, that one app may have on a host."""
 MAX_PORTS = 2048
 _MOST_ASKED = 4096
 _SPOKEN_CHARS = 200
@@ -26,12 +26,12 @@ _UDP, _TCP = "udp", "tcp"
 
 
 class Door(ValueObject, frozen=True, order=True):
-    """Where the edge listens on the host: with `udp` for datagrams, else for connections."""
+    """An address and port of the host at which the edge listens: with `udp` for datagrams, else for connections."""
 
     address: str
     """An IP address of the host, as text."""
     port: int
-    """1 to 65535."""
+    """The port, 1 to 65535."""
     udp: bool = False
 
 
@@ -45,7 +45,7 @@ class ServiceTarget(ValueObject, frozen=True, gc=False):
 
     @property
     def is_udp(self) -> bool:
-        """Datagrams reach it. What their ports name of handlers is passed over."""
+        """Whether datagrams reach the service. The handlers that its ports name are passed over."""
         return self.service.protocol == _UDP
 
     @property
@@ -54,12 +54,12 @@ class ServiceTarget(ValueObject, frozen=True, gc=False):
 
     @property
     def is_near(self) -> bool:
-        """Its machine is on this host, and its gate here."""
+        """Whether the machine is on this host, and its gate in this process."""
         return self.machine.gate is None
 
     @property
     def is_here(self) -> bool:
-        """Its machine is on this host, whichever of the edge's processes has its gate."""
+        """Whether the machine is on this host, whichever of the edge's processes has its gate."""
         return self.machine.gate is None or self.machine.gate.is_beside
 
     @property
@@ -68,7 +68,7 @@ class ServiceTarget(ValueObject, frozen=True, gc=False):
 
     @property
     def speaks_postgres(self) -> bool:
-        """Its clients ask for TLS in the words of PostgreSQL."""
+        """Whether clients of the port ask for TLS in the words of PostgreSQL."""
         return not self.is_udp and POSTGRES in (self.port.handlers or ())
 
 
@@ -77,7 +77,7 @@ class DoorRefused(ValueObject, frozen=True):
 
     door: Door
     reason: str
-    """For the app's people."""
+    """The reason, for the app's people."""
 
 
 class Routes:
@@ -106,7 +106,8 @@ class Routes:
         app_addresses: Sequence[AppAddress] = (),
         api_hostname: str = "",
     ) -> list[MachineId]:
-        """All that there is, with the host's addresses and those of apps. Returns the machines that are gone."""
+        """Take these machines as all that there are, with the host's addresses and those of apps. Returns the machines
+        that are gone."""
         self.begin(addresses, app_addresses, api_hostname)
         there = {machine.id: machine for machine in machines}
         gone = [machine_id for machine_id in self.machines if machine_id not in there]
@@ -117,8 +118,8 @@ class Routes:
         return gone
 
     def begin(self, addresses: tuple[str, ...], app_addresses: Sequence[AppAddress], api_hostname: str = "") -> None:
-        """The host's addresses and those of apps, and the host name of the node's API, as they are from now on; each
-        machine is put again after that."""
+        """Take the host's addresses and those of apps, and the host name of the node's API, as they are from now on;
+        each machine is put again after that."""
         self._addresses, self._api_hostname = addresses, api_hostname
         self._owner_of = {each.ip: each.app for each in reversed(app_addresses) if not each.shared}
         self._owned_by = {}
@@ -127,12 +128,13 @@ class Routes:
         self._named = frozenset(each.app for each in app_addresses if each.shared)
 
     def ask_again(self) -> None:
-        """For doors that were refused: others may be gone since then."""
+        """Try again for doors that were refused: others may be gone since then."""
         for machine_id in list(self.refused):
             self.put(self.machines[machine_id])
 
     def put(self, machine: MachineRoute) -> None:
-        """What stays as it was keeps its place in every table: one that is emptied and filled again grows."""
+        """Take a machine as it is now. A target that stays as it was keeps its place in every table: a table that is
+        emptied and filled again grows."""
         before = self.machines.get(machine.id)
         if machine.state in GONE or (before is not None and before.app != machine.app):
             self.forget(machine.id)
@@ -171,21 +173,21 @@ class Routes:
 
     @property
     def doors(self) -> frozenset[Door]:
-        """Where the edge has to listen."""
+        """The doors at which the edge has to listen."""
         return frozenset(self._targets)
 
     def apps(self, door: Door) -> Mapping[AppName, Mapping[MachineId, ServiceTarget]]:
-        """Who may be asked for there, by app."""
+        """The targets that may be asked for at this door, by app and machine."""
         return self._targets.get(door, {})
 
     def owner_of(self, address: str) -> AppName | None:
-        """The app that has the address alone."""
+        """The app that has the address alone; None without one."""
         return self._owner_of.get(address)
 
     def first_app(self, door: Door) -> AppName | None:
-        """As whose the door is spoken to, and whose it is when nothing in a connection names an app: the one that has
-        been there longest, of those with machines on this host, else of all. So a machine elsewhere takes no port that
-        one here has. The node's API was there before all."""
+        """The app as which the door is spoken to, and which a connection means that names no app: the one that has been
+        there longest, of those with machines on this host, else of all. So a machine elsewhere takes no port that a
+        machine here has. The node's API was there before all."""
         first = self._first.get(door)
         if first is None and (apps := self.apps(door)):
             first = _eldest(apps, apps)
@@ -194,7 +196,8 @@ class Routes:
         return first
 
     def service(self, app: AppName, machine_id: MachineId, number: int, *, udp: bool = False) -> ServiceTarget | None:
-        """Of a machine of this host, published or not, that takes connections, or with `udp` datagrams."""
+        """The service `number` of a machine of this host, published or not, that takes connections, or with `udp`
+        datagrams; None where there is none."""
         machine = self.machines.get(machine_id)
         if machine is None or machine.app != app or machine.gate is not None or not 0 <= number < len(machine.services):
             return None
@@ -203,16 +206,16 @@ class Routes:
         return target if target.is_udp is udp else None
 
     def inside(self, app: AppName, port: int) -> dict[MachineId, ServiceTarget]:
-        """Where a request of the app's own network reaches the app, published or not: the service that has this port
-        and speaks HTTP, else a machine's only one that does."""
+        """The targets, by machine, that a request of the app's own network reaches, published or not: the service that
+        has this port and speaks HTTP, else a machine's only one that does."""
         found = {each.id: _inside(each, port) for each in self._machines_of.get(app, {}).values()}
         return {machine_id: target for machine_id, target in found.items() if target is not None}
 
     def of_region(
         self, app: AppName, port: int, spoken: str, *, inside: bool, udp: bool = False
     ) -> dict[MachineId, ServiceTarget]:
-        """For an edge of another region: machines of this one that are reached at this port and spoken to in this way,
-        or with `udp` by datagrams. Without `inside` none but those that are reached from outside."""
+        """The targets of this region for an edge of another one, by machine: those that are reached at this port and
+        spoken to in this way, or with `udp` by datagrams. Without `inside` only those that are reached from outside."""
         if inside:
             found = self.inside(app, port)
         else:
@@ -229,7 +232,7 @@ class Routes:
         }
 
     def network(self, app: AppName) -> int:
-        """Which one the app is on; 0 where that is not known, and 0 is nobody's."""
+        """The number of the network that the app is on; 0 where that is not known, and 0 is no network's."""
         return next((each.network for each in self._machines_of.get(app, {}).values()), 0)
 
     def is_on(self, app: AppName, network: int) -> bool:
@@ -237,17 +240,18 @@ class Routes:
         return network != 0 and self.network(app) == network
 
     def are_joined(self, app: AppName, other: AppName) -> bool:
-        """Whether both are on one network, or one app."""
+        """Whether both apps are on one network, or are one app."""
         return app == other or self.is_on(other, self.network(app))
 
     def owner(self, app: AppName) -> str:
-        """Whose share what the app has counts in: its organization's; its own where that is not known."""
+        """The key in whose share all of the app's use counts: its organization's; its own where that is not known."""
         for machine in self._machines_of.get(app, {}).values():
             return machine.org or app
         return app
 
     def newest(self, door: Door, app: AppName) -> ServiceTarget | None:
-        """Of an app's machines there the one of the latest version: its handlers decide how the app is spoken to."""
+        """The target of the latest version among an app's machines at this door: its handlers decide how the app is
+        spoken to."""
         found = self._newest.get((door, app))
         if found is not None:
             return found
@@ -258,11 +262,11 @@ class Routes:
         return found
 
     def app_named(self, door: Door, host: str, claimer: AppName | None, *, tls: bool) -> AppName | None:
-        """Whom a client means that names this host, of those that are spoken to in this way: the app whose name is its
-        first label, else the one that has claimed it, else the one that has been there longest. So nobody takes
-        another app's requests by importing a certificate that he made himself. With TLS the claimer comes first, since
-        it has the certificate; and a name whose claimer is not there is nobody's. The host name of the node's API is
-        its own, and its only one."""
+        """The app that a client means that names this host, of those that are spoken to in this way: the app whose name
+        is the host's first label, else the one that has claimed it, else the one that has been there longest. So nobody
+        takes another app's requests by importing a certificate that he made himself. With TLS the claimer comes first,
+        since it has the certificate; and a name whose claimer is not there is nobody's. The host name of the node's API
+        is its own, and its only one."""
 
         asked = door, host, claimer, tls
         found = self._meant.get(asked)
@@ -291,7 +295,7 @@ class Routes:
         return _eldest((app for app in there if app != API_APP and serves(app)), there)
 
     def https_port(self, address: str, app: AppName) -> int:
-        """Where the app speaks HTTPS at this address: 443 if it is there, or if none is."""
+        """The port at which the app speaks HTTPS at this address: 443 if it is there, or if none is."""
         served = {
             door.port
             for door in self._of_app.get(app, ())
@@ -393,8 +397,8 @@ def _served(machine: MachineRoute) -> Iterator[tuple[ServiceTarget, int]]:
 
 
 def spoken_of(port: Port) -> str:
-    """How an edge speaks to clients and machine there: of machines that say the same, each may serve what came for
-    another."""
+    """The way in which an edge speaks to clients and machine at this port, as a text: of machines with the same text,
+    each may serve a request that came for another."""
     options, proxied = port.http_options, port.proxy_proto_options
     said = [*sorted(port.handlers or ())]
     said += ["h2"] if options is not None and options.h2_backend else []
@@ -403,7 +407,7 @@ def spoken_of(port: Port) -> str:
 
 
 def ports_of(port: Port) -> range:
-    """One, or a range of them; never more than one app may have."""
+    """The one port, or the range of ports, that a `Port` means; never more than one app may have."""
     first = port.port or port.start_port or 0
     last = port.port or port.end_port or first
     return range(first, min(last, first + MAX_PORTS_OF_APP) + 1)

@@ -15,34 +15,34 @@ from hawker.value_object import ValueObject
 
 
 class EdgeShard(ValueObject, frozen=True):
-    """The process `number` of so many `processes`, 1 to 8; 0 is the first. `folder` is the edge's."""
+    """The edge process `number` of `processes` processes of a host, 1 to 8; 0 is the first. `folder` is the edge's."""
 
     number: int = 0
     processes: int = 1
     folder: Path = Path()
 
     def has(self, app: AppName) -> bool:
-        """The gates of the app's machines on this host are here."""
+        """Whether the gates of the app's machines on this host are in this process."""
         return process_of(app, self.processes) == self.number
 
     def seen(self, machine: MachineRoute) -> MachineRoute:
-        """As this process has it: its gate is here, in another process of the host, or on another host."""
+        """The machine as this process has it: its gate is here, in another process of the host, or on another host."""
         if machine.gate is not None or self.has(machine.app):
             return machine
         return msgspec.structs.replace(machine, gate=self._at(process_of(machine.app, self.processes)))
 
     def own_gate(self, gate: GatePlace | None) -> GatePlace | None:
-        """Where this process answers other hosts, if the first one does at `gate`."""
+        """The place at which this process answers other hosts, if the first process does so at `gate`."""
         return gate if gate is None else msgspec.structs.replace(gate, port=gate.port + self.number)
 
     @property
     def others(self) -> list[Path]:
-        """Where the other processes of the host answer this one."""
+        """The sockets at which the other processes of the host answer this one."""
         return [Path(self._at(each).host) for each in range(self.processes) if each != self.number]
 
     @property
     def socket(self) -> Path | None:
-        """Where it answers the other processes of the host; None where there are none."""
+        """The socket at which this process answers the others of the host; None where there are none."""
         return None if self.processes == 1 else Path(self._at(self.number).host)
 
     def _at(self, number: int) -> GatePlace:

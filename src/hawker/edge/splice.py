@@ -28,7 +28,7 @@ from hawker.ids import AppName, new_ulid
 UNSENT_MAX = 256 << 10
 """Bytes that may wait for one side before the other side is not read any more."""
 ROOM_AT = UNSENT_MAX // 4
-"""So few must be left before a transport says that there is room again: what asyncio and uvloop choose."""
+"""Bytes that may be left when a transport says that there is room again: what asyncio and uvloop choose."""
 _LOOK_S = 31.0  # `Untaken` looks anew then
 _LINGER_NOTHING = struct.pack("ii", 1, 0)
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 30), (socket.TCP_KEEPCNT, 4))
@@ -38,12 +38,12 @@ _HEARD_AT = struct.Struct("=52xII")  # of `tcp_info`: milliseconds since data ca
 
 
 class Side(asyncio.Protocol):
-    """One end of a spliced connection. What comes before it is joined waits in `early`, which has a bound."""
+    """One end of a spliced connection. Bytes that come before it is joined wait in `early`, which has a bound."""
 
     def __init__(
         self, lost: Callable[[], None] | None = None, heard: Callable[[int], None] = lambda size: None
     ) -> None:
-        """`heard` is told how many bytes come."""
+        """`heard` is called with the number of bytes that come."""
         self.transport: asyncio.Transport | None = None
         self.peer: Side | None = None
         self.early = bytearray()
@@ -66,12 +66,12 @@ class Side(asyncio.Protocol):
             self.transport.pause_reading()
 
     def begin(self, early: bytes) -> None:
-        """With what has come before it was made."""
+        """Take the bytes that came before this side was made."""
         self.early += early
         self.heard(len(early))
 
     def eof_received(self) -> bool:
-        """The other direction goes on, until it ends, too."""
+        """Pass the end on. The other direction goes on, until it ends, too."""
         self._ended = True
         if self.peer is not None:
             self._pass_end(self.peer)
@@ -97,7 +97,7 @@ class Side(asyncio.Protocol):
             self.peer.transport.resume_reading()
 
     def join(self, peer: "Side") -> None:
-        """From now on what comes here goes there, and the other way round."""
+        """Join two sides: bytes that come at one go to the other from now on, both ways."""
         self.peer, peer.peer = peer, self
         for side, other in ((self, peer), (peer, self)):
             if other.transport is None:
@@ -112,14 +112,15 @@ class Side(asyncio.Protocol):
                 side._pass_end(other)
 
     def when_lost(self, lost: Callable[[], None]) -> None:
-        """`lost` is called then; now, if it is."""
+        """Call `lost` when the connection is lost; now, if it is."""
         self._lost = lost
         if self.transport is None:
             lost()
 
     @property
     def reusable(self) -> bool:
-        """It can be joined again: nothing came that nobody has heard, nor its end, and all that was said has gone."""
+        """Whether the side can be joined again: no bytes came that nobody has heard, nor its end, and all that was
+        written has gone."""
         open_still = self.transport is not None and not self.transport.is_closing()
         return open_still and not (self.unsent or self._ended or self.early)
 
@@ -129,7 +130,7 @@ class Side(asyncio.Protocol):
         return 0 if self.transport is None else self.transport.get_write_buffer_size()
 
     def rest(self) -> None:
-        """Joined with nobody."""
+        """Part from the other side, and be joined with none."""
         self.peer = self._lost = None
         if self.transport is not None:
             self.transport.resume_reading()
@@ -159,9 +160,9 @@ async def pass_both_ways(
     received: Callable[[int], None],
     sent: Callable[[int], None],
 ) -> None:
-    """Of two connections that were something else, with what came of each: until the client's is lost, then both are
-    closed. `received` and `sent` are told how many bytes come of the client and of the machine. A client whose kernel
-    has not said a word for a minute, though something is on its way to it, is lost."""
+    """Splice two connections that had another protocol, with the bytes that came of each: until the client's is lost,
+    then both are closed. `received` and `sent` are called with the number of bytes that come of the client and of the
+    machine. A client whose kernel has sent nothing for a minute, though bytes are on their way to it, is lost."""
     over = asyncio.Event()
     sides = Side(over.set, received), Side(heard=sent)
     for side, (_, early) in zip(sides, (client, server), strict=True):
@@ -184,7 +185,8 @@ async def pass_both_ways(
 
 
 def watch_peer(transport: asyncio.BaseTransport) -> None:
-    """Of a connection that we opened. One that was accepted has what its listener has."""
+    """Watch the other end of a connection that we opened, as `watch_socket` does. An accepted connection has the
+    options of its listener."""
     connection = transport.get_extra_info("socket")
     if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError):  # it has ended already
@@ -192,8 +194,8 @@ def watch_peer(transport: asyncio.BaseTransport) -> None:
 
 
 def watch_socket(connection: socket.socket) -> None:
-    """TCP finds out in two and a half minutes that the other end is gone; small writes are not held back. A listener's
-    are those of each connection that is accepted there."""
+    """Let TCP find out in two and a half minutes that the other end is gone, and hold back no small writes. A
+    listener's options are those of each connection that it accepts."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for option, value in _KEEPALIVE:
@@ -201,8 +203,9 @@ def watch_socket(connection: socket.socket) -> None:
 
 
 def probe_host(transport: asyncio.BaseTransport, idle_s: int) -> None:
-    """For connections between hosts: after so many seconds of silence the other kernel is asked each second, and after
-    six that it does not answer the connection has ended. What is sent has ten seconds to be acknowledged."""
+    """Probe the host at the other end of a connection between hosts: after `idle_s` seconds of silence its kernel is
+    asked each second, and after six probes that it does not answer the connection has ended. Sent bytes have ten
+    seconds to be acknowledged."""
     connection = transport.get_extra_info("socket")
     if connection is not None:
         with suppress(OSError):  # it has ended already
@@ -212,8 +215,8 @@ def probe_host(transport: asyncio.BaseTransport, idle_s: int) -> None:
 
 
 def unheard_s(transport: asyncio.BaseTransport) -> float:
-    """How long the other host's kernel has sent nothing, be it an acknowledgement: how busy a process is there, or
-    here, says nothing of it."""
+    """Seconds for which the other host's kernel has sent nothing, not even an acknowledgement: how busy a process is
+    there, or here, says nothing of it."""
     connection = transport.get_extra_info("socket")
     if connection is None:  # of a simulated network, which knows
         return float(transport.get_extra_info("unheard_s", 0.0))
@@ -225,7 +228,7 @@ def unheard_s(transport: asyncio.BaseTransport) -> float:
 
 
 def reset(transport: asyncio.Transport) -> None:
-    """End it so that the other end sees that something went wrong: RST, not FIN."""
+    """End a connection so that the other end sees that something went wrong: RST, not FIN."""
     connection = transport.get_extra_info("socket")
     if connection is not None:
         with suppress(OSError):
@@ -234,7 +237,7 @@ def reset(transport: asyncio.Transport) -> None:
 
 
 def address_of(transport: asyncio.BaseTransport, which: str) -> str:
-    """`which` is peername or sockname. Empty when it is gone."""
+    """The IP address of one end of the connection: `which` is peername or sockname. Empty when it is gone."""
     found = transport.get_extra_info(which)
     return str(found[0]).removeprefix("::ffff:") if found else ""
 
@@ -249,7 +252,7 @@ def ends_of(transport: asyncio.BaseTransport) -> TcpEnds:
 
 
 class RawConnections:
-    """For one event loop."""
+    """The raw connections of clients, for one event loop."""
 
     def __init__(
         self,
@@ -274,11 +277,12 @@ class RawConnections:
         self._figures = figures
 
     def accept(self, door: Door, app: AppName | None = None) -> asyncio.Protocol:
-        """For the app that TLS has named; without one, for the first there."""
+        """The protocol of a new connection for the app that TLS has named; without one, for the first app at the
+        door."""
         return _Client(self, door, app)
 
     def begin(self, client: "_Client", door: Door, app: AppName | None) -> None:
-        """There is room for it, or it is reset."""
+        """Serve a client, or reset its connection when there is no room."""
         if client.transport is not None and self._table.admit(client, address_of(client.transport, "peername")):
             self._spawn(self._serve, client, door, app)
         else:

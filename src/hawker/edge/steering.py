@@ -20,9 +20,9 @@ _MAX_REGIONS = 16
 
 
 class Steering(ValueObject, frozen=True):
-    """`force`: this machine or none. `prefer`: this one if it can take the request now. `regions`: none but machines of
-    these, in this order; empty for all. `preferred`: these regions first. Both are regions and aliases of such, as in
-    orders. `apart`: not to these machines."""
+    """The machines to which a client steers its request. `force`: this machine or none. `prefer`: this one if it can
+    take the request now. `regions`: none but machines of these, in this order; empty for all. `preferred`: these
+    regions first. Both are regions and aliases of such, as in orders. `apart`: not to these machines."""
 
     force: MachineId | None = None
     prefer: MachineId | None = None
@@ -41,7 +41,8 @@ NOWHERE_SAID = Steering()
 
 
 def steering_of(fields: Iterable[tuple[bytes, bytes]]) -> Steering:
-    """Of a request's fields, whose names are in lower case; of several of a kind the first counts."""
+    """The steering in a request's fields, whose names are in lower case; of several fields of a kind the first
+    counts."""
     found: dict[bytes, str] = {}
     for name, value in fields:
         if name in _STEERING:
@@ -62,8 +63,8 @@ def _listed(regions: str) -> tuple[str, ...]:
 
 
 class Aim(ValueObject, frozen=True):
-    """Whom a request is for: an app's machines at a door. `inside`: those that a replay reaches, which have a service
-    for the door's port, or one alone that speaks HTTP; it need not be open to anybody else."""
+    """The machines that a request is for: an app's machines at a door. `inside`: those that a replay reaches, which
+    have a service for the door's port, or one alone that speaks HTTP; it need not be open to anybody else."""
 
     door: Door
     app: AppName
@@ -72,14 +73,14 @@ class Aim(ValueObject, frozen=True):
 
     @property
     def queue(self) -> Door:
-        """Who waits for the same waits in one line."""
+        """The door whose queue the request waits in: requests that wait for the same machines wait in one queue."""
         if not self.steering.force and not self.inside:
             return self.door
         return Door(self.steering.force or "", self.door.port, self.door.udp)
 
 
 def meant(routes: Routes, aim: Aim) -> list[ServiceTarget]:
-    """Who may be chosen, however they stand."""
+    """The targets that may be chosen, in whatever state they are."""
     there, steering = routes.apps(aim.door).get(aim.app, {}), aim.steering
     if aim.inside:
         there = routes.inside(aim.app, aim.door.port)
@@ -97,8 +98,9 @@ def meant(routes: Routes, aim: Aim) -> list[ServiceTarget]:
 
 
 def tiers(targets: Sequence[ServiceTarget], here: str, steering: Steering) -> list[list[ServiceTarget]]:
-    """Whom to ask, region by region: as is said, else this one and then the nearest; so, too, those that one alias
-    stands for. One is asked after another only where nobody of that one can take the request, or be started for it."""
+    """The targets to ask, region by region: in the order that the client says, else this region and then the nearest;
+    the same for regions that one alias stands for. A region is asked after another only where no machine of that one
+    can take the request, or be started for it."""
     if len(targets) == 1 or not any(each.machine.region for each in targets):
         return [list(targets)] if targets else []
     wished = (*steering.regions, *steering.preferred)

@@ -41,7 +41,8 @@ from hawker.value_object import ValueObject
 
 HELLO_S, HANDSHAKE_S = 5.0, 10.0
 OF_NETWORK, OF_NAME = Allowance(50.0, 200.0), Allowance(500.0, 1000.0)
-"""Handshakes a second, of a /24 or a /48 of clients; for one name."""
+"""Handshakes of clients of one network, a /24 or a /48: 50 a second, and 200 at once; and for one name: 500 a second,
+and 1000 at once."""
 HTTP_ALPN = ("h2", "http/1.1")
 _MAX_HANDSHAKE_BYTES = 64 * 1024
 _PLAIN_HTTP = re.compile(rb"[A-Z]{3,8} ")
@@ -54,7 +55,7 @@ class _Kind(ValueObject, frozen=True):
 
 
 class TlsRefusal(Enum):
-    """Why a client got no TLS. PT of Fly's error codes; the numbers are ours."""
+    """The reasons why a client got no TLS. PT of Fly's error codes; the numbers are ours."""
 
     PT01 = _Kind("too many handshakes from one network", None)
     PT02 = _Kind("too many handshakes for one name", None)
@@ -76,8 +77,8 @@ class RefusedTlsError(Exception):
 
 
 class TlsServices(ValueObject, frozen=True, kw_only=True):
-    """What newcomers share. `table` bounds those in their handshake. `accept` makes the protocol that serves an app's
-    client once TLS is done, and they have agreed on a protocol (ALPN) or on none."""
+    """The objects that all handshakes of a process share. `table` bounds the clients in their handshake. `accept` makes
+    the protocol that serves an app's client once TLS is done, and they have agreed on a protocol (ALPN) or on none."""
 
     routes: Routes
     book: CertificateBook
@@ -92,7 +93,7 @@ class TlsServices(ValueObject, frozen=True, kw_only=True):
 
 
 class TlsConnections:
-    """All of a process that are in their handshake, and who watches their time."""
+    """All connections of a process that are in their handshake: makes them, and watches their time."""
 
     def __init__(self, services: TlsServices) -> None:
         self.services = services
@@ -101,21 +102,22 @@ class TlsConnections:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of connections in their handshake."""
         return len(self._live)
 
     def accept(self, door: Door, *, postgres: bool = False) -> asyncio.Protocol:
-        """With `postgres` clients ask for TLS first."""
+        """The protocol of a new connection. With `postgres` clients ask for TLS first."""
         return _Newcomer(self, door, postgres=postgres)
 
     def check_time(self) -> None:
-        """To be called a few times a second."""
+        """To be called a few times a second: refuse clients whose handshake takes too long."""
         now = self.services.clock.monotonic()
         for newcomer in list(self._live):
             newcomer.check_time(now)
 
     def admit(self, newcomer: "_Newcomer", address: str) -> None:
-        """Raises `RefusedTlsError`."""
+        """Admit a client to its handshake. Raises `RefusedTlsError` when its network has too many, or there is no
+        room."""
         spared, now = self.services.spared(address), self.services.clock.monotonic()
         if not spared and not self._networks.take(network_of(address), now):
             raise RefusedTlsError(TlsRefusal.PT01)
@@ -128,15 +130,15 @@ class TlsConnections:
         self.services.table.release(newcomer)
 
     def proof(self, door: Door, name: str) -> ssl.SSLContext | None:
-        """What a certificate authority is shown that asks for this name; none where nothing is ordered. At an address
-        that one app has alone nothing is shown for another's order, as over HTTP."""
+        """The TLS context for a certificate authority that asks for this name; None where nothing is ordered. At an
+        address that one app has alone nothing is shown for another's order, as over HTTP."""
         shown = self.services.book.tls_challenge(name)
         if shown is None or self.services.routes.owner_of(door.address) not in (None, shown.app):
             return None
         return self.services.book.proof(shown)
 
     def choose(self, door: Door, hello: ClientHello) -> tuple[ServiceTarget, ssl.SSLContext]:
-        """Who is asked for, and what it is shown with. Raises `RefusedTlsError`."""
+        """The target that a client asks for, and the TLS context that it is shown. Raises `RefusedTlsError`."""
         book, routes = self.services.book, self.services.routes
         if hello.name and not self._names.take(hello.name.encode(), self.services.clock.monotonic()):
             raise RefusedTlsError(TlsRefusal.PT02)
@@ -159,7 +161,7 @@ class TlsConnections:
 
 
 def network_of(address: str) -> bytes:
-    """Whose handshakes are counted together: a /24, or a /48 of IPv6."""
+    """The network whose handshakes are counted together: a /24, or a /48 of IPv6."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:

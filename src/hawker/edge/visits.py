@@ -28,16 +28,18 @@ from hawker.value_object import ValueObject
 
 ROUTE_TIMEOUT_S = 15.0
 _LEAST_WAIT_S = 0.001
-"""Less is below what a timer can tell: it would be over at once, and nothing had changed."""
+"""The least seconds to wait. Less is below what a timer can tell: the wait would be over at once, and nothing had
+changed."""
 WAKE_TIMEOUT_S = 60.0
 _LEAVES_SLEEP_S = 5.0
-"""A machine whose start was accepted is told as asleep for so long at most: it came up, and down again, unseen."""
+"""Seconds for which a machine whose start was accepted may still be told as asleep: after that it came up, and down
+again, unseen."""
 
 
 class Waker(Protocol):
     async def wake(self, machine_id: MachineId, *, rested: bool) -> str:
-        """Have the worker start it; with `rested` only if nobody has stopped it since it was put to rest. Why it was
-        refused; empty when it was accepted, or came already."""
+        """Have the worker start the machine; with `rested` only if nobody has stopped it since it was put to rest.
+        Returns why it was refused; empty when it was accepted, or came already."""
 
 
 class Spawn(Protocol):
@@ -46,10 +48,10 @@ class Spawn(Protocol):
 
 
 class Counters(ValueObject, frozen=True):
-    """Since the edge began, by name; see docs/edge.md. What is of an app is counted for it, too."""
+    """Counts since the edge began, by name; see docs/edge.md. An event of an app is counted for the app, too."""
 
     values: dict[str, int]
-    """From 0 on, each; one that was never counted is not there."""
+    """The count of each name, from 0 on; a name that was never counted is not there."""
     figures: AppFigures
 
     def add(self, name: str, amount: int = 1, *, app: AppName | None = None) -> None:
@@ -59,10 +61,10 @@ class Counters(ValueObject, frozen=True):
 
 
 class Visit:
-    """What a request is counted as, in one machine, until `Visits.end`. `held`: the machine is of another host and not
-    up, or of another region; its gate is to hold the request until it is. `machine` is the one that a host of another
-    region has chosen for the `aim`. `trial`: the machine has taken no connection yet, or none since its
-    host was lost, and another one has room."""
+    """A request as it counts in one machine, until `Visits.end`. `held`: the machine is of another host and not up, or
+    of another region; its gate is to hold the request until it is. `machine` is the one that a host of another region
+    has chosen for the `aim`. `trial`: the machine has taken no connection yet, or none since its host was lost, and
+    another one has room."""
 
     __slots__ = ("aim", "gate", "held", "lasting", "machine", "owner", "target", "trial")
 
@@ -78,19 +80,19 @@ class Visit:
 
     @property
     def reached(self) -> ServiceTarget:
-        """The target, and where a host of another region has chosen a machine, that one."""
+        """The target, with the machine that a host of another region has chosen, where it has."""
         if self.machine is None:
             return self.target
         return replace(self.target, machine=replace(self.target.machine, id=self.machine))
 
     def last(self) -> None:
-        """It has no end of its own: a stop does not wait for it."""
+        """Note that the visit has no end of its own: a stop does not wait for it."""
         self.lasting = True
         self.gate.last(1)
 
 
 class Visits:
-    """For one event loop. `now` is its clock."""
+    """Finds a machine for each request, and counts the requests in machines, for one event loop. `now` is its clock."""
 
     def __init__(
         self,
@@ -117,17 +119,17 @@ class Visits:
 
     @property
     def held(self) -> Mapping[str, int]:
-        """How many wait for a machine, by app."""
+        """How many requests wait for a machine, by app."""
         return self._held.counts
 
     @property
     def waiting(self) -> int:
-        """How many wait for a machine."""
+        """How many requests wait for a machine, of all apps."""
         return self._held.total
 
     def begin_at_once(self, aim: Aim) -> Visit | None:
-        """As `begin`, for a request that says nothing of its way and finds room without waiting; None where it may have
-        to wait."""
+        """Does what `begin` does, for a request that says nothing of its way and finds room without waiting; None where
+        it may have to wait."""
         app = aim.app
         if aim.steering is not NOWHERE_SAID or app in self._queues or not self._inside.fits(self._routes.owner(app)):
             return None
@@ -142,8 +144,9 @@ class Visits:
         began: float,
         cause: ProxyError | None = None,
     ) -> Visit:
-        """A machine of the app that this request is counted in from now on; `end` it once, whatever happens. `began`
-        is when the request did. `cause` is why the last machine did not take it. Raises `ProxyError`."""
+        """The visit of this request in a machine of the app, in which it counts from now on; `end` it once, whatever
+        happens. `began` is when the request did. `cause` is why the last machine did not take it. Raises
+        `ProxyError`."""
         steering = aim.steering
         if (steering.force is not None or steering.regions) and not self.found(aim):
             raise cause if cause is not None and cause.code is Code.PR01 else ProxyError(Code.PR02)
@@ -158,13 +161,13 @@ class Visits:
         return visit
 
     def found(self, aim: Aim) -> list[ServiceTarget]:
-        """Who may be chosen, however they stand."""
+        """The targets that may be chosen, in whatever state they are."""
         return meant(self._routes, aim)
 
     async def admit(
         self, app: AppName, machine_id: MachineId, number: int, began: float, *, hold: bool, udp: bool = False
     ) -> Visit:
-        """The same for a request of another host's edge, into this machine of ours. Without `hold` it is let in now or
+        """The visit of a request of another host's edge, in this machine of ours. Without `hold` it is let in now or
         not at all. Raises `ProxyError`."""
 
         targets = partial(self._named, app, machine_id, number, udp=udp)
@@ -178,7 +181,7 @@ class Visits:
         raise ProxyError(Code.HQ01 if full else Code.PR01, known=self._why(targets()))
 
     def admit_now(self, app: AppName, machine_id: MachineId, number: int) -> Visit | None:
-        """The same without waiting; None where it cannot be let in now."""
+        """The visit of a request of another host's edge, without waiting; None where it cannot be let in now."""
         return self._try(self._named(app, machine_id, number))
 
     def _named(self, app: AppName, machine_id: MachineId, number: int, *, udp: bool = False) -> list[ServiceTarget]:
@@ -186,8 +189,8 @@ class Visits:
         return [] if target is None else [target]
 
     async def admit_from_afar(self, aim: Aim, spoken: str, began: float) -> Visit:
-        """The same for an edge of another region, into a machine of this region: now, or once one is started. Where
-        neither can be, others are to be asked. Raises `ProxyError`."""
+        """The visit of a request of another region's edge, in a machine of this region: now, or once one is started.
+        Where neither can be, others are to be asked. Raises `ProxyError`."""
 
         def targets() -> list[ServiceTarget]:
             door, steering = aim.door, aim.steering
@@ -244,7 +247,7 @@ class Visits:
             first = False
 
     def end(self, visit: Visit) -> None:
-        """Once for each."""
+        """End a visit. To be called once for each."""
         if visit.gate.trial is visit:
             visit.gate.trial = None
         if visit.lasting:
@@ -255,14 +258,15 @@ class Visits:
             self.changed(visit.target.machine.app)
 
     def changed(self, app: AppName) -> None:
-        """Something about the app's machines is new: of each of its queues the first may try, in the order in which
-        they came. A queue that is never empty would else be let in before all others, on and on."""
+        """Let waiting requests try, since something about the app's machines is new: the first of each of its queues,
+        in the order in which they came. A queue that is never empty would else be let in before all others, on and
+        on."""
         queues = self._queues.get(app, {})
         for door in sorted(queues, key=lambda door: queues[door][0][0]):
             self._next(app, door)
 
     def came(self, machine_id: MachineId) -> None:
-        """The worker has said something new of it: it may be open now, or gone."""
+        """Note that the worker has said something new of the machine: it may be open now, or gone."""
         began, gate = self._woken_at.get(machine_id), self._gates.of.get(machine_id)
         if gate is None or not gate.waking:
             self._release_wake(machine_id)
@@ -272,7 +276,7 @@ class Visits:
                 self._counters.figures.woken(gate.route.app, self._now() - began)
 
     def look_again(self) -> None:
-        """To be called now and then: what was avoided for a while may be tried again."""
+        """To be called now and then: let waiting requests try machines again that were avoided for a while."""
         late = self._now() - WAKE_TIMEOUT_S
         for machine_id in [machine_id for machine_id, (_, since) in self._starting.items() if since < late]:
             self._release_wake(machine_id)  # nobody waits for it any more
@@ -434,7 +438,7 @@ class Visits:
 
 
 def stands(gate: Gate, now: float) -> str:
-    """How a machine is for those who want in, in words."""
+    """The state of a machine for requests that want in, in words."""
     route = gate.route
     if route.gate is not None and route.region:
         return f"region {route.region}, {gate.total} in flight there, by host {route.gate.node}"

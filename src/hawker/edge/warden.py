@@ -28,17 +28,18 @@ from hawker import log
 CHANNEL_FD = 0
 """The descriptor at which an edge process finds its warden."""
 BEATS_MISSED = 5
-"""So many seconds without a word of an edge process are a loop that stands still."""
+"""Seconds without a word of an edge process after which its event loop counts as standing still."""
 _BACKLOG = 4096
 _DATAGRAM = 1 << 20
 _TICK_S = 1.0
 _STARTS_WITHIN = 30  # ticks, until the first word of an edge process
 _AT_ONCE, _FIRST_WAIT_S, _LONGEST_WAIT_S = 3, 0.25, 10.0
 _LAST_WORDS_S = {signal.SIGTERM: 3.0, signal.SIGHUP: 7.0}
-"""More than the edge process takes for those who are in there."""
+"""Seconds that an edge process has to end, by signal: more than it takes for the requests in machines."""
 _PR_SET_PDEATHSIG = 1
 SOFT_BYTES, HARD_BYTES = 1 << 30, 2 << 30
-"""Of memory of an edge process: above the first it lets no newcomer in, above the second it is replaced."""
+"""Bytes of memory of an edge process: above the first number it lets no newcomer in, above the second it is
+replaced."""
 _LOOK_AT_MEMORY_S, _LARGE_S = 1.0, 60.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _log = log.bind("hawker.warden")
@@ -46,7 +47,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def memory_bytes(pid: int | str = "self") -> int:
-    """Of a process's memory what is in RAM; 0 when it has ended."""
+    """Bytes of a process's memory that are in RAM; 0 when it has ended."""
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * _PAGE_BYTES
@@ -55,8 +56,8 @@ def memory_bytes(pid: int | str = "self") -> int:
 
 
 class MemoryWatch:
-    """Whether the process is too large to let newcomers in: `large`. `used` is how many bytes it has; what was freed is
-    given back to the kernel by `give_back` before that is said. `now` is a monotonic clock."""
+    """Watches whether the process is too large to let newcomers in: `large`. `used` gives how many bytes it has; freed
+    memory is given back to the kernel by `give_back` before that is said. `now` is a monotonic clock."""
 
     def __init__(self, now: Callable[[], float], used: Callable[[], int], give_back: Callable[[], object]) -> None:
         self._now = now
@@ -70,7 +71,7 @@ class MemoryWatch:
         return self._since is not None
 
     def too_long(self) -> bool:
-        """Whether it has been for so long that another process serves everybody better."""
+        """Whether the process has been large for so long that another process serves everybody better."""
         self._look()
         return self._since is not None and self._now() - self._since >= _LARGE_S
 
@@ -86,28 +87,29 @@ class MemoryWatch:
 
 
 def give_back() -> None:
-    """To the kernel, what the allocator keeps for later."""
+    """Give the memory back to the kernel that the allocator keeps for later."""
     _libc.malloc_trim(0)
 
 
 class WantedDoors(msgspec.Struct, frozen=True, kw_only=True):
-    """From an edge process, each second at least: where it wants to listen, for connections and for datagrams. When it
-    is `leaving` it stays, for those who are in there, and the next one may begin."""
+    """A message from an edge process, each second at least: the doors at which it wants to listen, for connections and
+    for datagrams. When it is `leaving` it stays, for visits in machines, and the next process may begin."""
 
     doors: tuple[tuple[str, int], ...] = ()
-    """Addresses and ports, of TCP."""
+    """Addresses and ports of TCP."""
     datagrams: tuple[tuple[str, int], ...] = ()
-    """Addresses and ports, of UDP."""
+    """Addresses and ports of UDP."""
     leaving: bool = False
 
 
 class GivenDoor(msgspec.Struct, frozen=True, kw_only=True):
-    """To an edge process: a socket that listens, with `udp` for datagrams, comes with it, unless it was `refused`."""
+    """A message to an edge process: sockets that listen, with `udp` for datagrams, come with it, unless the door was
+    `refused`."""
 
     address: str
-    """As it was wanted."""
+    """The IP address, as it was wanted."""
     port: int
-    """As it was wanted."""
+    """The port, as it was wanted."""
     refused: str = ""
     udp: bool = False
 
@@ -117,8 +119,8 @@ Doors = Mapping[tuple[str, int], Sequence[socket.socket]]
 
 class Sockets:
     """The sockets that listen, by address and port; they outlive edge processes. There are `each` of them for a door,
-    one for each process, and the kernel says by a client's address and port which one it comes to. `taken` are those of
-    the warden before this one, of which there may be more, or fewer; with `udp` they are for datagrams."""
+    one for each process, and the kernel says by a client's address and port which one it comes to. `taken` are the
+    sockets of the warden before this one, of which there may be more, or fewer; with `udp` they are for datagrams."""
 
     def __init__(self, taken: Doors | None = None, *, udp: bool = False, each: int = 1) -> None:
         self.bound = {door: list(sockets) for door, sockets in (taken or {}).items()}
@@ -128,7 +130,8 @@ class Sockets:
         self._alone: set[tuple[str, int]] = set()  # where no more could be bound
 
     def want(self, doors: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Close what is not wanted any more, bind what is new, try again what was refused. Returns what has changed."""
+        """Close the sockets of doors that are not wanted any more, bind new ones, try again those that were refused.
+        Returns the doors that have changed."""
         wanted = set(doors)
         for door in self.bound.keys() - wanted:
             for each in self.bound.pop(door):
@@ -145,7 +148,8 @@ class Sockets:
         return [door for door in new if door in self.bound or before.get(door) != self.refused[door]]
 
     def of(self, door: tuple[str, int], process: int) -> list[socket.socket]:
-        """Those of a process: nobody who waits at one that is too many waits for ever."""
+        """The sockets of a process. Those that are too many are shared out, too, so that no client waits at one for
+        ever."""
         return self.bound.get(door, [])[process :: self._each]
 
     def _share(self, door: tuple[str, int], sockets: list[socket.socket]) -> None:
@@ -163,7 +167,8 @@ class Sockets:
 
 
 def listen_at(address: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Raises `OSError` when the address is not the host's or somebody else listens there."""
+    """A socket that listens at this address and port. Raises `OSError` when the address is not the host's or somebody
+    else listens there."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
@@ -181,7 +186,8 @@ def listen_at(address: str, port: int, *, shared: bool = False) -> socket.socket
 
 
 def datagrams_at(address: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Raises `OSError` when the address is not the host's or somebody else has the port."""
+    """A socket for datagrams at this address and port. Raises `OSError` when the address is not the host's or somebody
+    else has the port."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     taker = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
@@ -238,7 +244,8 @@ class _Life:
 
 
 class Warden:
-    """`argv` starts an edge process, which finds its channel at `CHANNEL_FD`."""
+    """Keeps edge processes alive, and their sockets. `argv` starts an edge process, which finds its channel at
+    `CHANNEL_FD`."""
 
     def __init__(
         self,
@@ -250,8 +257,8 @@ class Warden:
         leaving: Iterable[int] = (),
         processes: int = 1,
     ) -> None:
-        """`now` is a monotonic clock. `leaving` are edge processes of the warden before this one that go on for those
-        who are in there."""
+        """`now` is a monotonic clock. `leaving` are edge processes of the warden before this one that go on for visits
+        in machines."""
         self._argv = tuple(argv)
         self._most_bytes = most_bytes
         self._now = now
@@ -271,8 +278,8 @@ class Warden:
         return self._datagrams.bound
 
     def run(self, waking: socket.socket) -> int:
-        """Until a signal comes, whose number `waking` brings then. After SIGHUP it is `renewing`: whoever takes the
-        sockets goes on, and the edge processes have ended in peace."""
+        """Keep the edge processes alive until a signal comes, whose number `waking` brings then. After SIGHUP it is
+        `renewing`: the program that takes the sockets goes on, and the edge processes have ended in peace."""
         tick = self._now() + _TICK_S
         while not self._stopped:
             now = self._now()
@@ -293,7 +300,7 @@ class Warden:
         return self._argv if several == 1 else (*self._argv, "--process", str(life.number), "--of", str(several))
 
     def end_leaving(self) -> None:
-        """Nobody goes on without a warden."""
+        """End the edge processes that leave: none goes on without a warden."""
         for pid in self._reap():
             os.kill(pid, signal.SIGTERM)
 
@@ -385,7 +392,7 @@ def signals_in(waking: socket.socket) -> frozenset[int]:
 
 
 def pause_s(short_lives: int) -> float:
-    """How long to wait after so many edge processes in a row that were hardly heard of."""
+    """Seconds to wait after so many edge processes in a row that were hardly heard of."""
     extra = short_lives - _AT_ONCE
     return min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(extra, 8)) if extra >= 0 else 0.0
 

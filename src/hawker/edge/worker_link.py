@@ -41,30 +41,31 @@ from hawker.route_question import AskRoute
 
 AWAY = "the node's daemon is away"
 UNHEARD = "the node's daemon was asked, and did not answer"
-"""It may have done what it was asked for."""
+"""The refusal when the worker did not answer in time: it may have done what it was asked for."""
 _AGAIN_S, _LONGEST_AGAIN_S, _OF_ABSENCE = 0.1, 0.5, 1 / 20
-"""A worker that is away is looked for again after a twentieth of the time that it was away, within these bounds."""
+"""The least and the most seconds until a worker that is away is looked for again, and the part of its absence: after a
+twentieth of the time that it was away, within these bounds."""
 _REST_OF_TIME = 30
-"""After a write nothing is written for so many times as long as it took."""
+"""After a write nothing is written for so many times as long as the write took."""
 _READ_BYTES = 1 << 18
 _ANSWER_WITHIN_S = 30.0
 _MOST_EQUAL = 100_000
 _MAP = 0x80
-"""With such a byte or a greater one a map begins in MessagePack; a frame begins with a smaller one."""
+"""The least first byte of a map in MessagePack; a frame begins with a smaller byte."""
 T = TypeVar("T")
 _log = bind("hawker.edge")
 
 
 class FeedReader(Protocol):
-    """What is done with what the worker says."""
+    """The reader of the worker's messages."""
 
     def whole(self, message: AllMachines) -> None:
-        """How everything is from now on. More of its machines may follow, and then `ended`."""
+        """Take the state of everything from now on. More of its machines may follow, and then `ended`."""
 
     def more(self, machines: Iterable[MachineRoute]) -> None: ...
 
     def ended(self, gone: Iterable[MachineId], certificates: Iterable[SealedCertificate]) -> None:
-        """All was told, with these certificates; `gone` was not among it."""
+        """Note that all was told, with these certificates; the machines in `gone` were not among it."""
 
     def changed(self, machine: MachineRoute) -> None: ...
 
@@ -78,7 +79,7 @@ class FeedReader(Protocol):
 
 
 class WorkerLink:
-    """`folder` has the socket, and the folder that an edge writes in."""
+    """The connection to the worker. `folder` has the socket, and the folder that an edge writes in."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
@@ -94,7 +95,7 @@ class WorkerLink:
         self._news = asyncio.Event()
 
     async def serve(self, reader: FeedReader) -> None:
-        """Until cancelled; comes back whenever the worker does."""
+        """Hand the worker's messages to `reader` until cancelled; connects again whenever the worker does."""
         self._begin_with_kept(reader)
         self._away_since = self._clock.monotonic()
         while True:
@@ -105,26 +106,29 @@ class WorkerLink:
             await self._clock.sleep(min(max(_AGAIN_S, away_s * _OF_ABSENCE), _LONGEST_AGAIN_S))
 
     async def keep(self) -> None:
-        """Write down what was told last, soon after it was, and with a small part of the time. Until cancelled."""
+        """Write down what the worker told last, soon after it was told, and with a small part of the time. Until
+        cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()
             await self._clock.sleep(_REST_OF_TIME * await self._write())
 
     async def wake(self, machine_id: MachineId, *, rested: bool) -> str:
-        """Why it is not started; empty when it will be."""
+        """Ask the worker to start a machine. Returns why it is not started; empty when it will be."""
         return await self._call(lambda number: WakeMachine(call=number, id=machine_id, rested=rested))
 
     async def rest(self, machine_id: MachineId, instance: InstanceId, *, suspend: bool) -> str:
-        """Why it goes on; empty when it will stop. `UNHEARD` where only the worker's next word tells: a worker that did
-        not answer is connected with anew, so it comes."""
+        """Ask the worker to stop or suspend a machine. Returns why it goes on; empty when it will stop. `UNHEARD` where
+        only the worker's next word tells: the edge connects anew with a worker that did not answer, so that word
+        comes."""
         said = await self._call(lambda call: RestMachine(call=call, id=machine_id, instance=instance, suspend=suspend))
         if said == UNHEARD:
             self._hang_up()
         return said
 
     def send(self, message: ToWorker) -> bool:
-        """Whether the worker is there. What it does not read is bounded by its own reading: it is of this host."""
+        """Send a message. Returns whether the worker is there. What it does not read is bounded by its own reading: it
+        is of this host."""
         if self._writer is None:
             return False
         self._writer.write(frame(message))

@@ -16,7 +16,7 @@ from hawker.value_object import ValueObject
 
 VIA = b"hawker"
 CHALLENGES = b"/.well-known/acme-challenge/"
-"""Source: RFC 8555, 8.3."""
+"""The path of proofs for certificate authorities. Source: RFC 8555, 8.3."""
 OURS = frozenset(
     b"""fly-client-ip fly-forwarded-port fly-region fly-request-id fly-replay-src fly-replay-failed
     fly-replay-cache-status fly-preferred-instance-unavailable x-forwarded-proto x-forwarded-ssl""".split()
@@ -34,22 +34,22 @@ _PROXY_V2, _TCP4, _TCP6, _UNSPECIFIED, _UNIQUE_ID = 0x21, 0x11, 0x21, 0x00, 0x05
 
 
 class Origin(ValueObject, frozen=True):
-    """Where a connection comes from, and where it came to."""
+    """The client of a connection, and the address, port and region that the connection came to."""
 
     client: str
     """The client's IP address, as text."""
     address: str
-    """The IP address that it came to."""
+    """The IP address that the connection came to."""
     port: int
-    """The port that it came to, 1 to 65535."""
+    """The port that the connection came to, 1 to 65535."""
     tls: bool
-    """The client spoke TLS."""
+    """Whether the client spoke TLS."""
     region: str
-    """The code of the region in which it came in."""
+    """The code of the region in which the connection came in."""
 
     @property
     def lines(self) -> bytes:
-        """What is the same for each request of a connection."""
+        """The field lines that are the same for each request of a connection."""
         scheme, ssl = (b"https", b"on") if self.tls else (b"http", b"off")
         return (
             b"fly-client-ip: %b\r\nfly-forwarded-port: %d\r\nfly-region: %b\r\nx-forwarded-proto: %b\r\n"
@@ -58,7 +58,7 @@ class Origin(ValueObject, frozen=True):
 
 
 def request_to_machine(head: RequestHead, origin: Origin, lines: bytes, request_id: bytes, *, pooled: bool) -> bytes:
-    """`lines` are the origin's. `pooled`: the connection is used again."""
+    """The head of a request, as a machine gets it. `lines` are the origin's. `pooled`: the connection is used again."""
     out = [b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (head.method, head.target, head.authority), lines]
     forwarded, port, via = [], b"", []
     for name, value in head.fields:
@@ -90,7 +90,7 @@ def request_to_machine(head: RequestHead, origin: Origin, lines: bytes, request_
 
 
 def answer_fields(head: ResponseHead, request_id: bytes, port: Port) -> list[Field]:
-    """Of an answer of a machine, as the client gets it, without what frames it."""
+    """The fields of a machine's answer, as the client gets them, without those that frame the answer."""
     response = port.http_options.response if port.http_options else None
     pristine = bool(response and response.pristine)
     given = (response.headers if response else None) or {}
@@ -106,7 +106,7 @@ def answer_fields(head: ResponseHead, request_id: bytes, port: Port) -> list[Fie
 
 
 def http1_head(status: int, reason: bytes, fields: Iterable[Field], end: bytes) -> bytes:
-    """`end` are the lines that frame it, with the empty one."""
+    """The head of an answer of HTTP/1.1. `end` are the lines that frame the answer, with the empty one."""
     lines = [b"%b: %b\r\n" % field for field in fields]
     return b"HTTP/1.1 %d %b\r\n%b%b" % (status, reason, b"".join(lines), end)
 
@@ -120,23 +120,23 @@ def _set_by_config(given: dict[str, Any]) -> Iterator[Field]:
 
 
 class OwnAnswer(ValueObject, frozen=True):
-    """What the edge says itself."""
+    """An answer of the edge itself."""
 
     status: int
-    """100 to 599."""
+    """The status code, 100 to 599."""
     fields: tuple[Field, ...]
     body: bytes = b""
-    """All of it; its length is said in a field."""
+    """The whole body; a field says its length."""
 
     def http1(self, *, head_only: bool = False) -> bytes:
-        """The connection is closed after it."""
+        """The bytes of the answer in HTTP/1.1. The connection is closed after it."""
         end = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(self.body)
         head = http1_head(self.status, _REASONS.get(self.status, b"Error"), self.fields, end)
         return head if head_only else head + self.body
 
 
 def refusal(error: ProxyError, request_id: bytes, *, grpc: bool = False) -> OwnAnswer:
-    """To gRPC in its own words: its clients do not read others."""
+    """The answer for an error. A client of gRPC gets it in the words of gRPC: it does not read others."""
     text = f"{error.code.name} {error.told} ({request_id.decode()})\n".encode("ascii", "replace")
     if grpc:
         said = ((b"grpc-status", _GRPC_UNAVAILABLE), (b"grpc-message", text.strip().replace(b"%", b"%25")))
@@ -151,13 +151,13 @@ def refusal(error: ProxyError, request_id: bytes, *, grpc: bool = False) -> OwnA
 
 
 def challenge_answer(answer: str, request_id: bytes) -> OwnAnswer:
-    """To a certificate authority."""
+    """The answer to a certificate authority that asks for a proof."""
     kind = (b"content-type", b"application/octet-stream")
     return OwnAnswer(200, (kind, (b"server", VIA), (b"fly-request-id", request_id)), answer.encode())
 
 
 def redirect_to_https(head: RequestHead, port: int, request_id: bytes) -> OwnAnswer:
-    """To the same host and path, on the port that has TLS."""
+    """The redirect to the same host and path, on the port that has TLS."""
     host = head.host.encode() if port == 443 else b"%b:%d" % (head.host.encode(), port)
     place = (b"location", b"https://%b%b" % (host, head.target))
     return OwnAnswer(301, (place, (b"server", VIA), (b"fly-request-id", request_id)))
@@ -170,17 +170,17 @@ class TcpEnds(ValueObject, frozen=True):
     client: str
     """The client's IP address, as text."""
     client_port: int
-    """0 to 65535, 0 where the address is empty."""
+    """The client's port, 0 to 65535, 0 where the address is empty."""
     address: str
-    """The IP address that it came to, as text."""
+    """The IP address that the client came to, as text."""
     port: int
-    """0 to 65535, 0 where the address is empty."""
+    """The port that the client came to, 0 to 65535, 0 where the address is empty."""
 
 
 def proxy_head(port: Port, ends: TcpEnds, unique_id: str) -> bytes:
-    """What a machine reads before the first byte of its client: empty unless the port asks for it. Version 1 when it
-    names none. `unique_id`, of at most 128 bytes, is in version 2 only. Source: HAProxy's proxy-protocol.txt, 2.1 and
-    2.2."""
+    """The PROXY head that a machine reads before the first byte of its client: empty unless the port asks for it.
+    Version 1 when the port names none. `unique_id`, of at most 128 bytes, is in version 2 only. Source: HAProxy's
+    proxy-protocol.txt, 2.1 and 2.2."""
     if PROXY_PROTO not in (port.handlers or ()):
         return b""
     client, address = _address(ends.client), _address(ends.address)
