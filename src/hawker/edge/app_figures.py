@@ -87,8 +87,8 @@ class AppFigures:
         self._machines: _Lately[tuple[AppName, MachineId], _Machine] = _Lately(MOST_MACHINES, _Machine)
 
     def answered(self, app: AppName | None, status: int, seconds: float) -> None:
-        """The head of an answer is on its way, `seconds` after the head of the request was whole: the upload of a body
-        counts, and so does the wait for a machine, a wake of one included. `app` is None where none was found."""
+        """Count an answer whose head is on its way, `seconds` after the head of the request was whole: the upload of a
+        body counts, and so does the wait for a machine, a wake of one included. `app` is None where none was found."""
         if app is not None:
             of = self._apps.of(app)
             _count_status(of.statuses, status)

@@ -26,7 +26,7 @@ class KeptMachines:
         self._now = now
 
     def make(self, target: ServiceTarget) -> MachineConnection:
-        """A new connection."""
+        """A new connection to the target's machine."""
         return connection_with(self._now, target)
 
     def take(self, head: RequestHead | None, visit: Visit) -> MachineConnection | None:

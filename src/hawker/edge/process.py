@@ -135,7 +135,7 @@ class Edge:
         self._came = asyncio.Event()  # somebody, since the last look
 
         def scarce() -> bool:
-            """Asked for each one who comes."""
+            """Whether the process is short of room. Asked for each connection and flow that comes."""
             self._came.set()
             return descriptors.scarce() or self.memory.large()
 

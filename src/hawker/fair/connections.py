@@ -28,8 +28,8 @@ class Closable(Protocol):
 
 
 class ConnectionTable:
-    """`scarce` says whether the process is short of descriptors. Connections of an address that is `spared` are bounded
-    by the total only."""
+    """The connections of one listener, bounded in all and by address. `scarce` says whether the process is short of
+    descriptors. Connections of an address that is `spared` are bounded by the total only."""
 
     def __init__(
         self,

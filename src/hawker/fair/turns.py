@@ -41,7 +41,7 @@ class _Waiter:
 
 
 class TurnsView(ValueObject, frozen=True, kw_only=True):
-    """How a share is used now: slots in use, tasks that wait, keys that have or want slots."""
+    """The use of a share now: slots in use, tasks that wait, keys that have or want slots."""
 
     share: Share
     used: int

@@ -124,8 +124,8 @@ def bridge_link_local(network_id: int) -> IPv6Address:
 
 
 def uplink_mac(machine_id: MachineId) -> str:
-    """The link address of what is between a guest and the host, and may not be taken for either: the end of the link in
-    the machine's namespace, the bridge there, and the tap."""
+    """The link address of the devices between a guest and the host, which may not be taken for either: the end of the
+    link in the machine's namespace, the bridge there, and the tap."""
     return _own_mac(0x0A, machine_id)
 
 

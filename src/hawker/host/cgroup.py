@@ -32,7 +32,7 @@ _NO_LIMIT = 1 << 60  # bytes; v1 says so many where it means none
 
 
 class CgroupUsage(ValueObject, frozen=True):
-    """What a control group has used since it was made; memory and processes are as they are now."""
+    """The usage of a control group since it was made; memory and processes are as they are now."""
 
     cpu_s: float
     """Seconds of cpu, of all cpus together."""
@@ -217,7 +217,8 @@ class CgroupLayout(Enum):
 
 
 class Hierarchies(ValueObject, frozen=True):
-    """Where control groups are mounted. `v1` maps a controller's name to its tree; `v2` is the unified tree."""
+    """The trees of control groups of a host. `v1` maps a controller's name to the mount of its tree; `v2` is the mount
+    of the unified tree."""
 
     v1: Mapping[str, Path]
     v2: Path | None
@@ -346,8 +347,9 @@ class Cgroups:
                 _kill_all(group, at_once=self._unified)
 
     def remove(self, machine_id: MachineId) -> None:
-        """`kill`, then remove the group from every tree; the node's own parent group too when it was the last. Groups
-        without a process, as a pilot that has ended leaves them, are removed at once: the kernel refuses the others."""
+        """Remove the group from every tree, after `kill` where processes are in it; the node's own parent group too
+        when it was the last. Groups without a process, as a pilot that has ended leaves them, are removed at once: the
+        kernel refuses the others."""
         try:
             self._remove_groups(machine_id)
         except OSError:

@@ -57,7 +57,7 @@ _BITS_BEFORE_IPV4 = 96
 
 
 class EgressPlan(ValueObject, frozen=True):
-    """Where a node's machines may not send. `withheld`: no two networks overlap. `resolvers` answer at port 53,
+    """The networks to which a node's machines may not send (`withheld`): no two overlap. `resolvers` answer at port 53,
     wherever they are."""
 
     withheld: tuple[Network, ...]

@@ -63,9 +63,9 @@ _V1, _V2 = "memory.memsw.limit_in_bytes", "memory.swap.max"
 
 
 class Facts(ValueObject, frozen=True):
-    """What this host is. `cpus` are those that this process may use; `memory_mib` is all of the host's; `boot_id`
-    changes with every boot; `root` says whether this process is root's; `tools` maps each of `TOOLS` to whether it is
-    installed."""
+    """The facts about this host. `cpus` are those that this process may use; `memory_mib` is all of the host's;
+    `boot_id` changes with every boot; `root` says whether this process is root's; `tools` maps each of `TOOLS` to
+    whether it is installed."""
 
     cpus: int
     memory_mib: int

@@ -82,7 +82,7 @@ class Luks:
         self._tried: str | None = None
 
     def missing(self) -> str | None:
-        """What this host lacks to encrypt, and how to mend that; None when it lacks nothing."""
+        """The reason why this host cannot encrypt, and how to mend that; None when it lacks nothing."""
         if self._find(_CRYPTSETUP) is None:
             return "cryptsetup is not installed: apt-get install cryptsetup-bin"
         return self._lacks_mapper()
@@ -101,9 +101,9 @@ class Luks:
         return None
 
     async def trial(self, file: Path, name: str) -> str | None:
-        """What `missing` tells, and also what a trial finds by encrypting `file`, which is made for it and removed: a
-        kernel with device-mapper may have no dm-crypt, or not this cipher. The trial is made once, and its result holds
-        until the process ends."""
+        """The reason as of `missing`, found also by encrypting `file`, which is made for it and removed: a kernel with
+        device-mapper may have no dm-crypt, or not this cipher. The trial is made once, and its result holds until the
+        process ends."""
         lacks = self.missing()
         if lacks is None and self._tried is None:
             self._tried = await self._try(file, name)

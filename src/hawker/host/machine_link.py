@@ -203,8 +203,8 @@ class MachineLink(Protocol):
         """Whether the calling thread's namespace was made for this kind of machine."""
 
     def lacks(self, namespace: Path) -> str:
-        """What the namespace lacks beside the link itself, in a sentence; "" when it lacks nothing. Called from
-        outside."""
+        """The part that the namespace lacks beside the link itself, in a sentence; "" when it lacks nothing. Called
+        from outside."""
 
 
 class WiredLink:

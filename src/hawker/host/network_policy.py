@@ -44,8 +44,8 @@ FilteredPorts: TypeAlias = frozenset[FilteredPort]
 
 
 class PacketFilter(ValueObject, frozen=True):
-    """What one machine may be sent (`ingress`) and send (`egress`): the ports, or None for everything; an empty set for
-    nothing new. `ipv4` None: the machine has no IPv4 address."""
+    """The ports at which one machine may be reached (`ingress`) and that it may reach (`egress`): None for everything;
+    an empty set for nothing new. `ipv4` None: the machine has no IPv4 address."""
 
     machine_id: MachineId
     network_id: int

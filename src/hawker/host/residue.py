@@ -231,8 +231,8 @@ def _open_files(process: Path) -> Iterator[Path]:
 
 
 class RecordedClaims(ValueObject, frozen=True):
-    """What may be on the host while nothing is under way: of which node and directory, which machines are recorded, and
-    the processes of which machines run. With `guests` nothing of machines is mounted. The machines' resolver is there
+    """The claims on a host while nothing is under way: the node and its directory, the machines that are recorded, and
+    the machines whose processes run. With `guests` nothing of machines is mounted. The machines' resolver is there
     while machines are."""
 
     node_id: NodeId

@@ -34,7 +34,7 @@ def is_deaf(transport: asyncio.BaseTransport, for_s: float) -> bool:
 
 
 class Untaken:
-    """How long the client of one connection has taken nothing."""
+    """The time for which the client of one connection has taken nothing."""
 
     __slots__ = ("_acknowledged", "_ask_at", "_buffered", "_left", "_look_at", "_since", "on_its_way")
 
@@ -111,8 +111,8 @@ class Waiting(Protocol):
 
 
 class UntakenStreams:
-    """How long the client of an HTTP/2 connection has taken nothing of its streams. While too much waits on its
-    `streams` together they are `crowded`."""
+    """The time for which the client of an HTTP/2 connection has taken nothing of its streams. While too much waits on
+    its `streams` together they are `crowded`."""
 
     def __init__(self, session: Waiting, streams: Mapping[int, Choked]) -> None:
         self._session = session

@@ -209,7 +209,7 @@ class ExecSession(Protocol):
     async def signal(self, signal: int) -> None: ...
 
     async def wait(self) -> Exit:
-        """How the command ended. Raises `Unavailable` when contact was lost before that."""
+        """The exit of the command, once it has ended. Raises `Unavailable` when contact was lost before that."""
 
     async def close(self) -> None: ...
 

@@ -182,7 +182,7 @@ _WORDS_MAX = 400
 
 
 class VmmEvidence(ValueObject, frozen=True):
-    """What a VMM that has ended leaves to judge by. `end` is None when its keeper was ended before it could say;
+    """The evidence that is left of a VMM that has ended. `end` is None when its keeper was ended before it could say;
     `oom_kills` is of its control group."""
 
     end: VmmEnd | None
