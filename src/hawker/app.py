@@ -49,14 +49,16 @@ vale wind wood
 
 
 def new_machine_name(random: Callable[[], float]) -> str:
-    """For example `quiet-stall-4127`; not unique by itself. `random` returns numbers from 0 to 1, 1 not included."""
+    """A name for a new machine, for example `quiet-stall-4127`; it is not unique by itself. `random` returns numbers
+    from 0 to 1, 1 not included."""
     first = _FIRST[int(random() * len(_FIRST))]
     second = _SECOND[int(random() * len(_SECOND))]
     return f"{first}-{second}-{int(random() * 9000) + 1000}"
 
 
 def peer_name(text: str) -> str:
-    """Raises `Unprocessable`."""
+    """`text`, which is the name of a WireGuard peer: 1 to 63 lower-case letters, digits and dashes. Raises
+    `Unprocessable` when it is no such name."""
     if not _PEER_NAME.fullmatch(text):
         raise Unprocessable(f"peer: {text!r:.80} is no name: use up to 63 lower-case letters, digits and dashes")
     return text

@@ -50,8 +50,8 @@ class SystemClock:
 
 
 class PooledClock(SystemClock):
-    """The same, for a process that draws a few bytes for each request and never forks: the kernel is asked for many at
-    a time, and each is used once."""
+    """The clock of `SystemClock` for a process that draws a few bytes for each request and never forks. It asks the
+    kernel for at least 4 KiB of random bytes at a time, and uses each byte once."""
 
     def __init__(self) -> None:
         self._pool, self._used = b"", 0

@@ -30,7 +30,7 @@ class Keyring(msgspec.Struct, frozen=True, kw_only=True):
     with the one of number `primary`. `version` is raised by each change, so that of two the newer is known."""
 
     keys: dict[str, str]
-    """Never empty."""
+    """The keys by their numbers, 1 to 4 of them. A number is in digits, 0 to 255; a key is 32 bytes in base64."""
     primary: int
     version: int = 1
 
@@ -58,7 +58,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def peer_hosts(peers: Iterable[Peer]) -> frozenset[str]:
-    """Where they are, without the port of their gossip."""
+    """The hosts of `peers`, without the port of their gossip."""
     return frozenset(host_of(peer.address) for peer in peers)
 
 
@@ -68,9 +68,10 @@ def host_of(address: str) -> str:
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """`id` is 16 hex characters. `advertise` is the host by which others reach this node, `peer_port` the port of its
-    gossip; its peer API has the next one. `forgotten` has the nodes that were forgotten and the epoch up to which each
-    is ignored, where an agent keeps the catalog; a catalog of Hawker's own keeps that itself."""
+    """What a node keeps of its cluster. `id` of the cluster is 16 hex characters. `advertise` is the host by which
+    others reach this node, `peer_port` the port of its gossip; its peer API has the next one. `forgotten` has the nodes
+    that were forgotten and the epoch up to which each is ignored, where an agent keeps the catalog; a catalog of
+    Hawker's own keeps that itself."""
 
     id: str
     keyring: Keyring
@@ -93,13 +94,14 @@ def name_of_key(key: bytes) -> str:
 
 
 def found_cluster(clock: Clock, *, advertise: str, peer_port: int) -> Cluster:
-    """A new one, of this node alone."""
+    """A new cluster that has this node alone, with one new key."""
     keyring = Keyring(keys={"1": base64.b64encode(clock.token_bytes(KEY_BYTES)).decode()}, primary=1)
     return Cluster(id=clock.token_bytes(8).hex(), keyring=keyring, advertise=advertise, peer_port=peer_port)
 
 
 def read_cluster(file: Path) -> Cluster | None:
-    """None when the node is in none. Raises `CannotStart` for a file that cannot be read."""
+    """The cluster that `file` has; None when there is no such file, so the node is in no cluster. Raises `CannotStart`
+    for a file that cannot be read."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=Cluster)
     except (FileNotFoundError, NotADirectoryError):

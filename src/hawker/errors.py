@@ -112,7 +112,7 @@ class Damaged(HawkerError):
 
 
 class MoveUnderWay(HawkerError):
-    """It is on its way to another node; the same call may work once the move has ended."""
+    """The machine or volume is on its way to another node; the same call may work once the move has ended."""
 
     status = 409
     retry = True
@@ -120,7 +120,7 @@ class MoveUnderWay(HawkerError):
 
 
 class Moved(HawkerError):
-    """It was here, and `node` has it now: the call belongs there."""
+    """The machine or volume was at this node, and node `node` has it now: the call belongs there."""
 
     status = 409
     retry = True
@@ -143,7 +143,8 @@ class NoDestination(HawkerError):
 
 
 class NoRoom(HawkerError):
-    """Nobody could fill the order. `scope` is host, region or quota; `shortfall` maps a resource to what is missing."""
+    """No node could fill the order. `scope` is host, region or quota; `shortfall` maps a resource to what is
+    missing."""
 
     status = 422
     retry = True
@@ -222,7 +223,8 @@ class RateLimited(HawkerError):
 
 
 class OverShare(HawkerError):
-    """The app, organization or address has as much of a shared resource as one may have: nothing was changed."""
+    """The app, organization or address has as much of a shared resource as one of its kind may have: nothing was
+    changed."""
 
     status = 429
     retry = True
@@ -231,7 +233,7 @@ class OverShare(HawkerError):
 
 
 class Unavailable(HawkerError):
-    """Nothing was changed, and the same call may work in a moment."""
+    """The call cannot be served now. Nothing was changed, and the same call may work in a moment."""
 
     status = 503
     retry = True
@@ -242,7 +244,7 @@ class Unavailable(HawkerError):
 
 
 class Fault(HawkerError):
-    """It failed or was lost in the middle: whether the call took effect is not known."""
+    """The called side failed or was lost in the middle of the call: whether the call took effect is not known."""
 
     status = 500
 
@@ -272,7 +274,8 @@ def leaf_of(error: BaseException) -> BaseException:
 
 @contextmanager
 def one_error() -> Iterator[None]:
-    """Around a task group: raises its one error instead of a group of one. Several errors at once stay a group."""
+    """A context to put around a task group. It raises its one error instead of a group of one. Several errors at once
+    stay a group."""
     try:
         yield
     except BaseExceptionGroup as group:

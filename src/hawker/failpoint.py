@@ -46,11 +46,12 @@ OF_TWO_NODES = (
     "reclaim.order.before",
     "reclaim.order.after",
 )
-"""The same around the acknowledgements of moves, at the source and at the destination; and of moves that begin later,
-with the transaction in which such a one becomes a move; and of reclaims."""
+"""Places around the acknowledgements of moves, at the source and at the destination; around those of moves that begin
+later, and the transaction in which such a move begins; and around the orders of reclaims."""
 
 OF_VERIFICATION = ("backup_verification.part.read", "backup_verification.part.noted")
-"""A node has read a part of what is kept of volumes, and has written nothing of it down; and it has."""
+"""Places in the verification of backups: a node has read a part of what is kept of volumes, and has written nothing of
+it down; and it has written it down."""
 
 _ARMED = os.environ.get(VARIABLE)
 _STEP: ContextVar[str] = ContextVar("step", default="")
@@ -63,13 +64,14 @@ def reach(name: str) -> None:
 
 
 def enter(step: str) -> None:
-    """From here on, what this task and its threads do belongs to this step (FLOW.STEP, or FLOW.STEP.undo)."""
+    """Enters a step: from here on, the points that this task and its threads reach belong to `step` (FLOW.STEP, or
+    FLOW.STEP.undo)."""
     if _ARMED is not None:
         _STEP.set(step)
 
 
 def inside(point: str) -> None:
-    """This point of the step that is under way, if one is."""
+    """Reaches `point` of the step that is under way; does nothing when no step is."""
     if _ARMED is not None and _STEP.get():
         _arrive(f"{_STEP.get()}.{point}")
 

@@ -23,30 +23,33 @@ from hawker.route_question import AskRoute, RouteExplained
 from hawker.version import VERSION
 
 EVERYWHERE = "*"
-"""Of `PUBLISH` in a machine's metadata: at all addresses that the edge has."""
+"""The value of `PUBLISH` in a machine's metadata that publishes it at all addresses that the edge has."""
 POSTGRES = "pg_tls"
 """The handler that has the edge end TLS as clients of PostgreSQL begin it."""
 ENDS_TLS = frozenset({"tls", POSTGRES})
 """Handlers that have the edge end TLS."""
 CERTIFICATE_KEY = "certificates.key"
-"""In the edge's folder, readable by the node's user only: 32 bytes that open the certificates of the feed."""
+"""The file in the edge's folder with the 32 bytes that open the certificates of the feed. Only the node's user can read
+it."""
 WORKER_SOCKET, API_SOCKET = "edge.sock", "api.sock"
-"""In the edge's folder: where the worker hears it, and where the node takes calls of its API that come to the edge."""
+"""The sockets in the edge's folder: at the first the worker hears the edge, at the second the node takes calls of its
+API that come to the edge."""
 API_APP = AppName("_api")
-"""Whose requests those for the node's API are; no app has such a name."""
+"""The app name under which the edge leads requests to the node's API; no real app can have it."""
 NODE_IDENTITY = "node.pem"
-"""In the edge's folder, readable by the node's user only: what it speaks TLS with to edges of other hosts."""
+"""The file in the edge's folder with the certificate and key that it shows edges of other hosts over TLS. Only the
+node's user can read it."""
 HOP_OFFSET = 10
-"""The edge of a node answers those of others at the port of its gossip and so many more; of several processes the next
-one at the next port."""
+"""The difference between two ports of a node: the edge answers edges of other nodes at the port of the node's gossip
+and so many more. Of several edge processes each next one has the next port."""
 PROCESSES = "processes"
-"""In the edge's folder: how many processes serve, in digits; one where it is not there."""
+"""The file in the edge's folder that says in digits how many edge processes serve; where it is not there, one does."""
 RESPONSE_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Bounds of the times from the head of a request to the head of its answer, in seconds; a last part is for all that
 take longer."""
 MAX_FRAME_BYTES = 64 << 20
 PART_MACHINES, _PART_CERTIFICATES = 200, 20
-"""So many are told at once: some 64 KiB, and less than 5 ms."""
+"""The most machines, and the most certificates, that one message tells: some 64 KiB, and less than 5 ms."""
 _LENGTH = struct.Struct(">I")
 
 
@@ -57,13 +60,13 @@ class RouteHealth(StrEnum):
 
 
 def process_of(app: AppName, processes: int) -> int:
-    """Which of the edge processes of a host has the gates of this app's machines there: all of them, because who rests
-    and who is woken is decided for an app."""
+    """The number of the host's edge process that has the gates of this app's machines, from 0. One process has all
+    gates of an app, because rest and wake are decided for an app."""
     return crc32(app.encode()) % processes
 
 
 class GatePlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the edge of a node answers the edges of others."""
+    """The place at which the edge of a node answers the edges of others."""
 
     node: NodeId
     host: str
@@ -73,7 +76,7 @@ class GatePlace(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_beside(self) -> bool:
-        """Of the same host, where more than one edge process serves."""
+        """Whether the place is another edge process of the same host."""
         return not self.port
 
 
@@ -99,7 +102,7 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     app: AppName
     state: State
     version: str
-    """Of the machine's config, a ULID."""
+    """The version of the machine's config, a ULID."""
     instance: InstanceId | None = None
     hosts: tuple[str, ...] = ()
     services: tuple[Service, ...] = ()
@@ -113,14 +116,14 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_at: float = 0.0
     """Unix seconds of its last start; 0 before the first."""
     created_at: float = 0.0
-    """Unix seconds; of equal machines the older one is woken first."""
+    """The time of the machine's creation in Unix seconds; of equal machines the older one is woken first."""
     gate: GatePlace | None = None
     network: int = 0
     org: str = ""
     rested: bool = False
     region: str = ""
     away_ms: int = 0
-    """How far that region is: a round trip, in steps that double; 0 where it was not measured."""
+    """The distance to that region in milliseconds: a round trip, in steps that double; 0 where it was not measured."""
 
 
 def api_route(instance: InstanceId) -> MachineRoute:
@@ -150,17 +153,18 @@ class SealedCertificate(msgspec.Struct, frozen=True, kw_only=True):
     `CERTIFICATE_KEY` names can open it."""
 
     hostname: str
-    """In lower case; its first label may be `*`."""
+    """The host name in lower case; its first label may be `*`."""
     app: AppName
     sealed: bytes
     """The chain and its private key, under the cluster's key."""
     not_after: float = 0.0
-    """Unix seconds at which it expires; 0 where that is not known. Then another one for the name is shown, if any."""
+    """The time at which the certificate expires, in Unix seconds; 0 where that is not known. Then another one for the
+    name is shown, if any."""
 
 
 class AppAddress(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """An address at which an app is reached. `shared`: others have it, too, so what names the app in a connection
-    decides. One that is not is the app's alone: no other's ports are served there."""
+    decides. An address that is not shared is the app's alone: the ports of no other app are served there."""
 
     app: AppName
     ip: str
@@ -169,27 +173,27 @@ class AppAddress(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
     @property
     def is_private(self) -> bool:
-        """It is in a private network, and for its machines alone."""
+        """Whether the address is in a private network, and for machines of that network alone."""
         return is_private_address(self.ip)
 
     @property
     def network_id(self) -> int:
-        """Of a private one."""
+        """The number of the private network that a private address is in."""
         return network_of_address(self.ip)
 
 
 HTTP_01, TLS_ALPN_01, DNS_01 = "http-01", "tls-alpn-01", "dns-01"
-"""How a certificate authority asks whether a host name is ours."""
+"""The ways in which a certificate authority asks whether a host name is ours."""
 
 
 class ShownChallenge(msgspec.Struct, frozen=True, kw_only=True):
-    """What a certificate authority asks for: by HTTP at `/.well-known/acme-challenge/TOKEN` of a host name (RFC 8555,
-    8.3), or in a certificate that is shown to who speaks nothing but `acme-tls/1` (RFC 8737); `answer` is the key
-    authorization. `app` ordered the certificate: at an address that another app has alone nothing is answered for it.
-    """
+    """An answer that a certificate authority asks for: by HTTP at `/.well-known/acme-challenge/TOKEN` of a host name
+    (RFC 8555, 8.3), or in a certificate that is shown to a client that speaks nothing but `acme-tls/1` (RFC 8737);
+    `answer` is the key authorization. `app` ordered the certificate: at an address that another app has alone nothing
+    is answered for it."""
 
     hostname: str
-    """For which a certificate was ordered, in lower case."""
+    """The host name for which a certificate was ordered, in lower case."""
     token: str
     """The last part of the path at which the answer is asked for."""
     answer: str
@@ -199,16 +203,17 @@ class ShownChallenge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LEAVE_S = 600.0
-"""So long may those stay who are in machines when the next edge process begins, unless the settings say otherwise."""
+"""The seconds for which visits may stay in machines when the next edge process begins, unless the settings say
+otherwise."""
 
 
 class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     """All machines with services, all certificates, and the addresses of apps; what is not among them is gone.
     `addresses` are those of the host that ports may be published at; `region` goes into headers. `gate` is where this
     edge answers others, with what `NODE_IDENTITY` has; null in no cluster. `balancers` are networks whose connections
-    begin with a PROXY head. `drain_s`: so many seconds may those stay who are in machines when the next edge process
-    begins. `api_hostname` is the host name that leads to the node's API, and to nothing else; empty: none does. With
-    `more` it is the beginning: `MoreMachines` follow, to processes that hear them."""
+    begin with a PROXY head. `drain_s`: so many seconds may visits stay in machines when the next edge process begins.
+    `api_hostname` is the host name that leads to the node's API, and to nothing else; empty: none does. With `more`
+    this message is the beginning: `MoreMachines` follow, to processes that hear them."""
 
     machines: tuple[MachineRoute, ...]
     addresses: tuple[str, ...] = ()
@@ -265,15 +270,16 @@ class CloseMachine(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
 
 
 class EdgeAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="answered"):
-    """To a `WakeMachine` or `RestMachine`. `refused` says why it was not accepted; empty when it was."""
+    """The worker's answer to a `WakeMachine` or `RestMachine`. `refused` says why it was not accepted; empty when it
+    was."""
 
     call: int
-    """The number of what is answered."""
+    """The number of the `WakeMachine` or `RestMachine` that is answered."""
     refused: str = ""
 
 
 class AskReport(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
-    """To be answered by a `EdgeReport`; with the figures of `apps` if they are asked for."""
+    """The worker's question for an `EdgeReport`, with the figures of `apps` if they are asked for."""
 
     call: int
     """The number that the answer repeats, 1 or more."""
@@ -302,10 +308,10 @@ class RestMachine(msgspec.Struct, frozen=True, kw_only=True, tag="rest"):
 
 
 class MachineClosed(msgspec.Struct, frozen=True, kw_only=True, tag="closed"):
-    """To a `CloseMachine`; `left` are in there still."""
+    """The edge's answer to a `CloseMachine`; `left` visits are in the machine still."""
 
     call: int
-    """The number of what is answered."""
+    """The number of the `CloseMachine` that is answered."""
     left: int = 0
 
 
@@ -315,9 +321,9 @@ class ListenState(msgspec.Struct, frozen=True, kw_only=True):
     others that speak HTTP. With `udp` it is for datagrams. `owned`: the app has the address alone."""
 
     address: str
-    """Of this host, `0.0.0.0` or `::` for all."""
+    """An IP address of this host, `0.0.0.0` or `::` for all."""
     port: int
-    """1 to 65535."""
+    """The port, 1 to 65535."""
     app: AppName
     http: bool = False
     tls: bool = False
@@ -327,37 +333,38 @@ class ListenState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Times(msgspec.Struct, frozen=True, kw_only=True):
-    """How long something took: how often by `RESPONSE_S`, and all seconds together."""
+    """The times that something took: how many by the bounds of `RESPONSE_S`, and the sum of all in seconds."""
 
     buckets: tuple[int, ...] = ()
-    """One count for each bound of `RESPONSE_S` and one for all above; empty: none took any time yet."""
+    """The counts of times, one for each bound of `RESPONSE_S` and one for all above; empty: none took any time yet."""
     seconds: float = 0.0
-    """Of all together, 0 or more."""
+    """The sum of all times in seconds, 0 or more."""
 
 
 class AppFigure(msgspec.Struct, frozen=True, kw_only=True):
-    """What clients of an app got since the edge began: answers by status, how many took how long (by `RESPONSE_S`), all
+    """The figures of an app since the edge began: answers by status, how many took how long (by `RESPONSE_S`), all
     seconds together; raw connections that came, and that have ended; bytes of bodies and of what is no HTTP.
 
     `handshakes` by version of TLS, and those that failed once it was known whom they were for. `wakes`: from the word
-    that starts a machine to its being open. `events` and `verdicts` by name, see docs/metrics.md; `held` wait for a
-    machine now."""
+    that starts a machine to its being open. `events` and `verdicts` by name, see docs/metrics.md; `held` requests wait
+    for a machine now."""
 
     app: AppName
     statuses: dict[str, int] = {}
     """Answers by HTTP status in digits."""
     buckets: tuple[int, ...] = ()
-    """One count for each bound of `RESPONSE_S` and one for all above; empty before the first answer."""
+    """The counts of answers by their time, one for each bound of `RESPONSE_S` and one for all above; empty before the
+    first answer."""
     seconds: float = 0.0
-    """Of all answers together, 0 or more."""
+    """The sum of the times of all answers in seconds, 0 or more."""
     connects: int = 0
     """Raw connections that came."""
     disconnects: int = 0
     """Raw connections that have ended."""
     bytes_in: int = 0
-    """Bytes from clients."""
+    """The bytes that clients sent."""
     bytes_out: int = 0
-    """Bytes to clients."""
+    """The bytes that clients were sent."""
     handshakes: dict[str, Times] = {}
     tls_errors: int = 0
     """Handshakes that failed once it was known whom they were for."""
@@ -368,7 +375,7 @@ class AppFigure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineFigure(msgspec.Struct, frozen=True, kw_only=True):
-    """What a machine did for clients of this edge: answers by status, the time from a request to the head of its
+    """The figures of a machine for clients of this edge: answers by status, the time from a request to the head of its
     answer, the time that it took to connect (of a machine of this host), and raw connections."""
 
     app: AppName
@@ -384,13 +391,14 @@ class MachineFigure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EdgeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
-    """How the edge is now. `counters` since it began; `held` wait for a machine; `in_flight`
-    by machine, without those that have none. Figures of `apps` and `machines` only where they were asked for."""
+    """The edge's answer to an `AskReport`: how it is now. `counters` count since it began; `held` requests wait for a
+    machine; `in_flight` has the number of visits by machine, without those that have none. Figures of `apps` and
+    `machines` are there only where they were asked for."""
 
     call: int
     """The number of the `AskReport` that is answered."""
     process: int = 0
-    """Which of the host's edge processes says it, 0 or more."""
+    """The number of the host's edge process that reports, 0 or more."""
     bound: tuple[ListenState, ...] = ()
     counters: dict[str, int] = {}
     held: int = 0
@@ -398,18 +406,19 @@ class EdgeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     apps: tuple[AppFigure, ...] = ()
     machines: tuple[MachineFigure, ...] = ()
     hears_parts: bool = False
-    """What a process says first, with `call` 0, which older workers pass over: it hears `MoreMachines`."""
+    """The edge process hears `MoreMachines`. It says so in its first report, with `call` 0, which older workers pass
+    over."""
 
 
 class EdgeLogLine(msgspec.Struct, frozen=True, kw_only=True, tag="line"):
-    """Something for an app's log: what the edge could not do for it."""
+    """A line for an app's log: what the edge could not do for it."""
 
     app: AppName
     machine: MachineId | None = None
     code: str
-    """Of what went wrong, as docs/edge.md lists them."""
+    """The code of what went wrong, as docs/edge.md lists them."""
     text: str
-    """In words, for the app's owner."""
+    """The text of the line in words, for the app's owner."""
 
 
 ToEdge: TypeAlias = (
@@ -425,7 +434,7 @@ def frame(message: ToEdge | ToWorker) -> bytes:
 
 
 def edge_version(processes: int) -> str:
-    """What a warden says of itself: it begins anew where another one is wanted."""
+    """The version that a warden says of itself: it begins anew where another version is wanted."""
     return VERSION if processes == 1 else f"{VERSION} with {processes} processes"
 
 
@@ -450,7 +459,7 @@ class _Frames:
 
 
 class EdgeInbox:
-    """What comes to the edge. `read` raises `ValueError` for what is no message."""
+    """The messages that come to the edge. `read` raises `ValueError` for bytes that are no message."""
 
     def __init__(self) -> None:
         self._frames = _Frames()
@@ -461,7 +470,7 @@ class EdgeInbox:
 
 
 class WorkerInbox:
-    """What comes to the worker. `read` raises `ValueError` for what is no message."""
+    """The messages that come to the worker. `read` raises `ValueError` for bytes that are no message."""
 
     def __init__(self) -> None:
         self._frames = _Frames()

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 MOST = 16
-"""What one machine may ask for."""
+"""The most GPUs that one machine may ask for."""
 
 _KIND = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
@@ -17,16 +17,16 @@ _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
-    """What is sold, `a10` say: orders name it."""
+    """The operator's name for the kind of device, `a10` say: orders name it."""
     address: str
-    """On the host's PCI bus, `0000:65:00.0` say."""
+    """The device's address on the host's PCI bus, `0000:65:00.0` say."""
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """`count` devices of a kind."""
 
     kind: str
-    """What is sold, `a10` say."""
+    """The name of the kind, `a10` say."""
     count: int
 
 
@@ -35,7 +35,7 @@ def is_kind(text: str) -> bool:
 
 
 def parse_gpus(texts: Iterable[str]) -> tuple[Gpu, ...]:
-    """From "KIND=PCI-ADDRESS" each. Raises `ValueError` saying what is wrong."""
+    """The GPUs of texts "KIND=PCI-ADDRESS". Raises `ValueError` saying what is wrong."""
     found: dict[str, Gpu] = {}
     for text in texts:
         kind, _, address = text.partition("=")
@@ -59,18 +59,20 @@ def choose(
 
 
 def how_often(demand: Demand, devices: Iterable[Gpu], taken: Collection[str]) -> int:
-    """How many machines would find what they ask for."""
+    """The number of machines for which there are enough free devices for `demand`. `taken` are the addresses that
+    machines hold."""
     return sum(gpu.kind == demand.kind and gpu.address not in taken for gpu in devices) // demand.count
 
 
 def assigned(demand: Demand | None, held: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """What of the devices that a machine holds is for what it asks: the first of their kind, which stay the first as
-    long as it holds them (`keep`)."""
+    """Those of the devices that a machine holds which are for its `demand`: the first of their kind, which stay the
+    first as long as it holds them (`keep`)."""
     if demand is None:
         return ()
     return tuple(gpu for gpu in held if gpu.kind == demand.kind)[: demand.count]
 
 
 def keep(chosen: Sequence[Gpu], held: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """Both, until an instance that has the ones makes room for one with the others."""
+    """All devices of both, `chosen` first: the machine holds both until an instance with the ones makes room for one
+    with the others."""
     return (*chosen, *(gpu for gpu in held if gpu not in chosen))

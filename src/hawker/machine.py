@@ -85,7 +85,7 @@ RULES: Mapping[Operation, _Rule] = {
     Operation.EXEC: _Rule(_UP),
     Operation.MEMORY: _Rule(_UP),
 }
-"""What is in neither column is refused."""
+"""The rule of each operation. A state that is in neither column refuses the operation."""
 
 
 def judge(operation: Operation, state: State, *, force: bool = False) -> OperationVerdict:
@@ -114,7 +114,7 @@ def _refusal(operation: Operation, state: State) -> HawkerError:
 
 
 class Policy(StrEnum):
-    """When an exited machine is started again."""
+    """The policy that says when an exited machine is started again."""
 
     NO = "no"
     ALWAYS = "always"
@@ -128,7 +128,8 @@ _LONGEST_DELAY_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """What follows an exit: start again after `delay_s` as the `count`-th try in a row, or rest when None."""
+    """The decision after an exit: the machine starts again after `delay_s` seconds as the `count`-th try in a row, or
+    stays off when `delay_s` is None."""
 
     delay_s: float | None
     count: int

@@ -15,25 +15,26 @@ import msgspec
 from hawker.ids import AppName, MachineId, NodeId
 
 RESOLVER = IPv6Address("fdaa::3")
-"""Where machines ask: the same address in every private network, and never seen outside of a host."""
+"""The address at which machines ask for names: the same in every private network, and never seen outside of a host."""
 API_PORT = 4280
-"""Where machines reach the node's API at this address, on nodes that answer it to them: TCP, plain HTTP."""
+"""The port of `RESOLVER` at which machines reach the node's API, on nodes that answer it to them: TCP, plain HTTP."""
 _ADDRESSES = 1024  # of which is remembered whether they are private: each connection asks
 FILE, BOUND, _KEPT = "names", "bound", "kept"
 
 
 class NamedMachine(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """`ip` is its private address, which says its network. `listed`: it is in answers about its app, else only by its
-    own name. `group` is its process group, `name` what its owner calls it in its app."""
+    """A machine that names lead to. `ip` is its private address, which says its network. `listed`: it is in answers
+    about its app, else only by its own name. `group` is its process group, `name` what its owner calls it in its
+    app."""
 
     id: MachineId
     app: AppName
     ip: str
     node: NodeId
     region: str
-    """Where its node is: a part of some names."""
+    """The region of the machine's node: a part of some names."""
     started: bool
-    """It runs; names of an app, a region or a pair of metadata lead to it only then."""
+    """The machine runs; names of an app, a region or a pair of metadata lead to it only then."""
     listed: bool = True
     group: str = ""
     metadata: dict[str, str] = {}
@@ -50,7 +51,7 @@ class NamedApp(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     name: AppName
     network_id: int
-    """The number of its private network: only machines of that one are told of it."""
+    """The number of the app's private network: only machines of that network are told of the app."""
 
 
 class NamedPeer(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -81,7 +82,7 @@ class NamedAddress(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class ZoneProof(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What a certificate authority looks for as TXT of a name, without its last dot."""
+    """A TXT record that a certificate authority looks for. `name` is without its last dot."""
 
     name: str
     """The whole name, `_acme-challenge.` and more."""
@@ -110,7 +111,7 @@ class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
 
     node: NodeId
     region: str
-    """Where this node is: what is nearest to a machine is found by it."""
+    """The region of this node: the machine that is nearest to another one is found by it."""
     upstream: tuple[str, ...] = ()
     apps: tuple[NamedApp, ...] = ()
     machines: tuple[NamedMachine, ...] = ()
@@ -135,7 +136,7 @@ def network_of_address(ip: str) -> int:
 
 
 def is_outside(address: str, source: str) -> bool:
-    """Whether `address` is one of a private network that who connects from `source` is not in."""
+    """Whether `address` is in a private network that the client at `source` is not in."""
     if not is_private_address(address):
         return False
     return not is_private_address(source) or network_of_address(source) != network_of_address(address)
@@ -186,7 +187,7 @@ def is_kept(folder: Path) -> bool:
 
 
 def read_names(folder: Path) -> KnownNames | None:
-    """None when there is none, or none that can be read."""
+    """The names that a daemon wrote into `folder`; None when there is no such file, or none that can be read."""
     try:
         return msgspec.msgpack.decode((folder / FILE).read_bytes(), type=KnownNames)
     except (OSError, msgspec.DecodeError):

@@ -13,11 +13,11 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """Amounts of what a node sells. Shared and performance cpus are counted apart: only shared ones may be oversold."""
 
     shared_cpus: int = 0
-    """Virtual cpus."""
+    """The virtual cpus, shared with other machines."""
     performance_cpus: int = 0
     """Whole cpus of the host."""
     memory_mib: int = 0
-    """MiB."""
+    """The memory in MiB."""
     disk_mib: int = 0
     """MiB of volumes and root filesystems."""
 
@@ -33,7 +33,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     """The host's totals. `shared_ratio` is how many shared cpus are sold per cpu not sold as performance. GPUs are told
-    apart: who has which is in the machines' records."""
+    apart: the machines' records say which machine has which."""
 
     cpus: int
     """Whole cpus, 0 or more."""
@@ -46,7 +46,7 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shortfall(capacity: Capacity, used: Resources, asked: Resources) -> dict[str, int]:
-    """What is missing to fill `asked`, per resource; empty when it fits.
+    """The amounts that are missing to fill `asked`, per resource; empty when it fits.
 
     Performance cpus are whole host cpus, never oversold; shared cpus share what those leave over, so selling either
     kind may not break a promise made to the other."""
@@ -75,7 +75,7 @@ def shortfall_text(missing: Mapping[str, int]) -> str:
 
 
 def how_many(capacity: Capacity, used: Resources, asked: Resources, *, most: int) -> int:
-    """How many times `asked` fits beside `used`, up to `most`."""
+    """The number of times that `asked` fits beside `used`, up to `most`."""
     fits, above = 0, most + 1
     while above - fits > 1:
         middle = (fits + above) // 2
@@ -94,7 +94,7 @@ _MAX_VALUE = 256
 
 
 def labels_of(texts: Iterable[str]) -> dict[str, str]:
-    """From KEY=VALUE. Raises `CannotStart` naming the one that is none."""
+    """The labels of texts KEY=VALUE. Raises `CannotStart` naming the text that is no label."""
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")

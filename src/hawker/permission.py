@@ -19,7 +19,7 @@ class Action(Flag):
 
 
 DEPLOYING = (Action.WRITE, Action.CREATE, Action.DELETE)
-"""What a deploy does to an app's machines."""
+"""The actions that a deploy takes on an app's machines."""
 
 _LETTERS = {
     "r": Action.READ,
@@ -55,7 +55,7 @@ def words_of(actions: Action) -> str:
 
 
 def covers(actions: Action, action: Action) -> bool:
-    """Whether who may do `actions` may do `action`."""
+    """Whether a caller that may do `actions` may do `action`."""
     return action in actions or (action is Action.METRICS and Action.READ in actions)
 
 

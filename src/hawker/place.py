@@ -87,8 +87,8 @@ class Place:
             raise CannotStart(text) from error
 
     def remembered(self) -> NodeId | None:
-        """Who the node was that was here before. Its name is in the names of what it has on the host, so a node whose
-        store was lost goes by it again."""
+        """The id of the node that was in this directory before; None where there is none to read. Its id is in the
+        names of what it has on the host, so a node whose store was lost goes by it again."""
         try:
             text = self.identity.read_text().strip()
         except OSError:

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Direction(StrEnum):
-    """As seen from the machine."""
+    """The direction of traffic as the machine sees it."""
 
     INGRESS = "ingress"
     EGRESS = "egress"

@@ -21,17 +21,17 @@ class Area(StrEnum):
 
 
 class Coordinates(ValueObject, frozen=True):
-    """Where a code is: that of the city's airport. Degrees, north and east."""
+    """The place on the map of a code: that of the city's airport. Degrees, north and east."""
 
     name: str
     """City and country, for people."""
     latitude: float
-    """-90 to 90."""
+    """Degrees to the north, -90 to 90."""
     longitude: float
-    """-180 to 180."""
+    """Degrees to the east, -180 to 180."""
     area: Area
     usa: bool = False
-    """It lies in the United States."""
+    """The place lies in the United States."""
 
 
 SPOTS: Mapping[str, Coordinates] = {
@@ -70,8 +70,8 @@ def accepts(expression: str | None, region: str) -> bool:
 
 
 def preference(expression: str | None, regions: Collection[str], own: str) -> Sequence[str]:
-    """Those of `regions` that an order may go to, best first: as the list has them, and what an alias stands for by its
-    distance from `own`, where the broker is. An absent list means `own`."""
+    """The regions of `regions` that an order may go to, best first: in the order of the list, and what an alias stands
+    for by its distance from `own`, where the broker is. An absent list means `own`."""
     near = by_distance(own, regions)
     words = [word.strip() for word in (expression or own).split(",")]
     return tuple(dict.fromkeys(region for word in words for region in near if means(word, region)))
@@ -83,7 +83,7 @@ def by_distance(own: str, regions: Collection[str]) -> Sequence[str]:
 
 
 def distance_km(one: str, other: str) -> float:
-    """Along the surface (haversine); infinite where one is on no map."""
+    """The kilometres between two regions along the surface (haversine); infinite where one of them is on no map."""
     if one == other:
         return 0.0
     a, b = SPOTS.get(one), SPOTS.get(other)

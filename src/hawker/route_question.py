@@ -8,11 +8,11 @@ from hawker.ids import AppName, MachineId
 
 
 class AskedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client would say and who it is. `method`, `target`, `fields` and `replay` mean something where the port
-    speaks HTTP."""
+    """The request that a client would send, and the client. `method`, `target`, `fields` and `replay` mean something
+    where the port speaks HTTP."""
 
     method: str = ""
-    """Of HTTP, as the client writes it; empty: GET."""
+    """The method of HTTP, as the client writes it; empty: GET."""
     target: str = "/"
     """The path, with its query."""
     fields: tuple[tuple[str, str], ...] = ()
@@ -24,8 +24,8 @@ class AskedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskRoute(msgspec.Struct, frozen=True, kw_only=True, tag="explain"):
-    """Where a request of `app` for this host and port would go, or with `udp` a datagram; to be answered by a
-    `RouteExplained`."""
+    """The worker's question where a request of `app` for this host and port would go, or with `udp` a datagram. The
+    edge answers with a `RouteExplained`."""
 
     call: int
     """The number that the answer repeats, 1 or more."""
@@ -41,8 +41,8 @@ class AskRoute(msgspec.Struct, frozen=True, kw_only=True, tag="explain"):
 
 
 class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine that a request could go to. `stands` says in words how it is for those who want in; `hard_limit` is 0
-    where there is none. `chosen`: it is the one, equal ones by lot."""
+    """A machine that a request could go to. `stands` says in words how it is for requests that want in; `hard_limit` is
+    0 where there is none. `chosen`: the request would go to this machine; a lot decides between equal ones."""
 
     machine: MachineId
     state: str
@@ -53,18 +53,18 @@ class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     """Requests that are in the machine now, from this edge."""
     soft_limit: int
-    """As many requests as it likes; above, others are preferred."""
+    """The number of requests that the machine likes to have at most; above, other machines are preferred."""
     hard_limit: int = 0
     chosen: bool = False
 
 
 class ExplainedDoor(msgspec.Struct, frozen=True, kw_only=True):
     """One address where the port is published. `speaks` is https, tls, http, tcp or udp; `certificate` the name of the
-    one that is shown, or "self-signed"; `outcome` what becomes of the request, in words; `notes` what the request says
-    that changes it, a sentence each."""
+    certificate that is shown, or "self-signed"; `outcome` what becomes of the request, in words; `notes` what the
+    request says that changes it, a sentence each."""
 
     address: str
-    """Of the host."""
+    """The IP address of the host."""
     port: int
     """TCP, 1 to 65535."""
     speaks: str
@@ -75,7 +75,7 @@ class ExplainedDoor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RouteExplained(msgspec.Struct, frozen=True, kw_only=True, tag="explained"):
-    """To an `AskRoute`; no doors where nothing is published at the port."""
+    """The edge's answer to an `AskRoute`; no doors where nothing is published at the port."""
 
     call: int
     """The number of the `AskRoute` that is answered."""

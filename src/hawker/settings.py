@@ -37,8 +37,9 @@ LEAST_BACKUP_EVERY_S = 600.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of a node. Sizes are MiB, times seconds. `None` means: found out from the host. What a field does is said by its
-    option of `hawker up`, its least value is in `LEAST`; docs/generated/settings.md has both, with the unit."""
+    """The settings of a node. Sizes are MiB, times seconds. `None` means: found out from the host. What a field does is
+    said by its option of `hawker up`, its least value is in `LEAST`; docs/generated/settings.md has both, with the
+    unit."""
 
     data_dir: Path
     listen: str = "127.0.0.1:4280"
@@ -208,20 +209,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def own_hostnames(self) -> tuple[str, ...]:
-        """For which the platform itself orders certificates."""
+        """The host names for which the platform itself orders certificates."""
         wide, name = (f"*.{self.domain}",) if self.answers_zone else (), self.api_hostname
         return wide if name is None or f"*.{name.partition('.')[2]}" in wide else (*wide, name)
 
     @property
     def shared_addresses(self) -> tuple[str, ...]:
-        """Where apps without an address of their own are reached from outside, as far as it is known."""
+        """The addresses at which apps without an address of their own are reached from outside, as far as they are
+        known."""
         if self.shared_ipv4 is not None:
             return (self.shared_ipv4,)
         return tuple(each for each in self.published_at if not ip_address(each).is_unspecified)
 
     @property
     def listed_registries(self) -> frozenset[str]:
-        """Those that anybody may name, wherever they are."""
+        """The registries that anybody may name, wherever they are."""
         return frozenset((*self.insecure_registries, *self.private_registries))
 
 
@@ -386,7 +388,7 @@ def _check_public(settings: Settings) -> None:
 _SUCH_AS = {"public_ipv4": "203.0.113.0/28", "public_ipv6": "2001:db8:1::/64"}
 
 NOWHERE = "none"
-"""In `edge_addresses`: no port is published."""
+"""The only value of `edge_addresses` with which no port is published."""
 EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
@@ -432,7 +434,7 @@ def _check_edge(texts: tuple[str, ...], processes: int) -> None:
 
 
 PRIVATE_NETWORKS = "private"
-"""In `egress_allow`: all private ranges."""
+"""The word in `egress_allow` that stands for all private ranges."""
 
 
 def _check_egress(texts: tuple[str, ...]) -> None:

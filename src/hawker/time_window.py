@@ -13,8 +13,9 @@ _DAYS = ("thu", "fri", "sat", "sun", "mon", "tue", "wed")  # the first day of Un
 
 
 class TimeWindow(ValueObject, frozen=True):
-    """From `start_s` after each beginning of a period on, for `length_s`, at most the period. Periods are counted from
-    the beginning of Unix time, so those of a day begin at midnight UTC, and those of a week on Thursday."""
+    """A time that comes again in each period: it begins `start_s` seconds after the period and lasts for `length_s`
+    seconds, at most the period. Periods are counted from the beginning of Unix time, so those of a day begin at
+    midnight UTC, and those of a week on Thursday."""
 
     start_s: float
     length_s: float
@@ -22,12 +23,12 @@ class TimeWindow(ValueObject, frozen=True):
     """Seconds, above 0: a day where nothing is said."""
 
     def opened(self, now: float) -> float | None:
-        """When the one that is open now was opened, in Unix seconds; None while none is."""
+        """The moment in Unix seconds at which the window that is open now was opened; None while none is open."""
         start = now - (now - self.start_s) % self.period_s
         return start if now < start + self.length_s else None
 
     def opens(self, now: float) -> float:
-        """When the next one is opened, in Unix seconds, or the one that is open was."""
+        """The moment in Unix seconds at which the window that is open now was opened, or else the next one is."""
         opened = self.opened(now)
         return now + (self.start_s - now) % self.period_s if opened is None else opened
 
@@ -38,8 +39,8 @@ def is_daily(text: str) -> bool:
 
 
 def parse_window(text: str) -> TimeWindow:
-    """Of `HH:MM-HH:MM`, each day, or `sun HH:MM-HH:MM`, each week; the end may be on the next day. Raises
-    `ValueError`."""
+    """The window of a text `HH:MM-HH:MM`, each day, or `sun HH:MM-HH:MM`, each week; the end may be on the next day.
+    Raises `ValueError`."""
     found = _WINDOW.fullmatch(text)
     if found is None:
         raise ValueError(

@@ -15,15 +15,16 @@ _LOOKS = 4  # at the oldest, for each call: what comes in by one goes out by mor
 
 
 class Allowance(ValueObject, frozen=True):
-    """So many tokens a second in the long run, and up to `burst` at once by whoever has waited; both are above 0."""
+    """The tokens that a bucket gives: so many a second in the long run, and up to `burst` at once after a wait; both
+    are above 0."""
 
     per_s: float
     """Tokens that come back in a second."""
     burst: float
 
     def full_at(self, was_full_at: float, now: float, amount: float) -> float | None:
-        """When a bucket is full again once `amount` is taken now; None when that does not fit. An amount above the
-        burst fits a full bucket, and leaves a debt."""
+        """The moment at which a bucket is full again once `amount` is taken now; None when that does not fit. An amount
+        above the burst fits a full bucket, and leaves a debt."""
         full_at = max(was_full_at, now)
         if full_at - now > (self.burst - min(amount, self.burst)) / self.per_s + _ROUNDING_S:
             return None
@@ -31,7 +32,7 @@ class Allowance(ValueObject, frozen=True):
 
 
 class TokenBucket:
-    """One bucket, full at first."""
+    """One bucket of tokens, full at first."""
 
     def __init__(self, allowance: Allowance) -> None:
         self._allowance = allowance

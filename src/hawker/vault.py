@@ -38,7 +38,7 @@ class Vault:
         return aead.AESGCM(self._key)
 
     def seal(self, owner: str, value: bytes) -> bytes:
-        """`owner` names what the value belongs to, such as `app/NAME`."""
+        """Seals `value` for its owner. `owner` names what the value belongs to, such as `app/NAME`."""
         nonce = self._clock.token_bytes(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, value, owner.encode())
 
@@ -52,11 +52,12 @@ class Vault:
             ) from error
 
     def key_for(self, purpose: str) -> bytes:
-        """A key of 32 bytes for one purpose. Who has it cannot tell this one."""
+        """A key of 32 bytes for one purpose. Nobody can compute the node's key from it."""
         return hashlib.blake2b(purpose.encode(), digest_size=KEY_BYTES, key=self._key, person=b"hawker subkey").digest()
 
     def digest(self, owner: str, value: bytes) -> str:
-        """Tells whether two values of one owner are the same, and nothing to who has not the key."""
+        """A digest that tells whether two values of one owner are the same, and says nothing to anybody without the
+        key."""
         hashed = hashlib.blake2b(value, digest_size=_DIGEST_BYTES, key=self._key, person=b"hawker secret")
         hashed.update(owner.encode())
         return hashed.hexdigest()
