@@ -75,8 +75,8 @@ class Accepted(ValueObject, frozen=True, kw_only=True):
 
 
 class Intake(ValueObject, frozen=True):
-    """Where a node's deploys begin. `nodes` raises `Unavailable` on a node that is alone. `registries`, those of the
-    settings, may be anywhere."""
+    """The place where a node's deploys begin. `nodes` raises `Unavailable` on a node that is alone. `registries`, those
+    of the settings, may be anywhere."""
 
     table: DeployTable
     clock: Clock

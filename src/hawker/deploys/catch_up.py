@@ -35,7 +35,8 @@ else:
 
 LOOK_S = 10.0
 SILENT_S = 60.0
-"""After so long without a word, a lease, a change or a machine of its own a client that drives a deploy is gone."""
+"""The seconds without a word, a lease, a change or a machine of its own after which a client that drives a deploy is
+gone."""
 Adoption: TypeAlias = Literal["finish", "back", "off"]
 _ORDERED = frozenset({SlotState.CHANGING, SlotState.RETURNING, SlotState.LEFT, SlotState.FAILED})
 _log = bind("hawker.deploys")
@@ -57,9 +58,9 @@ class _Behind(ValueObject, frozen=True):
 
 
 class CatchUp:
-    """One task of a node. `intake` begins deploys; it is asked for when one is due, since a node that never deploys
-    loads none of it. `adopt` is what becomes of a deploy whose client is gone: it is finished, the release before it
-    comes back, or nothing."""
+    """The task of a node that catches up with releases. `intake` begins deploys; it is asked for when one is due, since
+    a node that never deploys loads none of it. `adopt` is what becomes of a deploy whose client is gone: it is
+    finished, the release before it comes back, or nothing."""
 
     def __init__(self, table: DeployTable, intake: "Callable[[], accept.Intake]", adopt: Adoption) -> None:
         self._table = table
@@ -70,13 +71,13 @@ class CatchUp:
         self._clean: dict[str, int] = {}  # the newest release of an app, where it left no machine behind
 
     async def serve(self) -> None:
-        """Until cancelled."""
+        """Looks every `LOOK_S`, until cancelled."""
         while True:
             await self._clock.sleep(LOOK_S)
             await self.look()
 
     async def look(self) -> None:
-        """Once at every app of which this node is the home."""
+        """Looks once at every app of which this node is the home."""
         for app, record in list(self._store.scan(APPS)):
             if record.home is not None:
                 continue  # another node's, a deploy of which this one has driven

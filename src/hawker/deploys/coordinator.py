@@ -35,8 +35,8 @@ T = TypeVar("T")
 
 RENEW_S = 3.0
 VALID_S = 8.0
-"""So long after a renewal was sent that a majority answered, its coordinator begins nothing more. Less than a voter's
-`TERM_S`, so that two never coordinate at once."""
+"""The seconds, from when a renewal that a majority answered was sent, after which its coordinator begins nothing more.
+They are fewer than a voter's `TERM_S`, so that two never coordinate at once."""
 FOLLOW_S = 1.0
 _KEPT_S = 3.0
 _AT_ONCE = 16
@@ -53,7 +53,7 @@ class DeployState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Term(Protocol):
-    """What a deploy's moves ask before they change anything."""
+    """The term in which a deploy's moves are made; they ask it before they change anything."""
 
     @property
     def inherited(self) -> bool:
@@ -61,7 +61,7 @@ class Term(Protocol):
 
     @property
     def text(self) -> str | None:
-        """What goes along with a call that changes a machine."""
+        """The text of the term that goes along with a call that changes a machine."""
 
     async def check(self) -> None:
         """Goes no further when another node may have taken over."""
@@ -71,7 +71,7 @@ class Term(Protocol):
 
 
 class AloneTerm:
-    """Of a node that keeps its deploys alone."""
+    """The term of a node that keeps its deploys alone."""
 
     text: str | None = None
     inherited = False
@@ -114,7 +114,7 @@ class HeldTerm:
         await anyio.lowlevel.checkpoint()
 
     async def keep(self) -> None:
-        """Those who wait together are served by one write."""
+        """Writes what is here to the voters. Those who wait together are served by one write."""
         wanted = self._record().serial
         while self._kept < wanted:
             async with self._lock:
@@ -156,7 +156,7 @@ class HeldTerm:
             await self._lose()
 
     async def announce(self) -> None:
-        """To every living node that knows the app, once."""
+        """Tells the term to every living node that knows the app, once."""
         nodes = self.voters.nodes
         alive = {node.id for node in nodes.nodes() if node.alive}
         left = [node for node in nodes.nodes_of_app(AppName(self.voters.app)) if node in alive - self._told]
@@ -179,7 +179,7 @@ class HeldTerm:
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """One run's part in a deploy. `nodes` raises `Unavailable` while they are not known yet."""
+    """The part that one run has in a deploy. `nodes` raises `Unavailable` while they are not known yet."""
 
     app: str
     version: int
@@ -232,12 +232,12 @@ class Coordinator:
         return term
 
     async def write_back(self, term: HeldTerm) -> None:
-        """What a majority has said, and this node goes by from now on, is at a majority in its own term."""
+        """Writes what a majority has said, and this node goes by from now on, to a majority in its own term."""
         await term.keep()
 
     async def keep_now(self) -> None:
-        """What is written down here is at a majority, under this node's last term, which may change meanwhile. Raises
-        `Unavailable`."""
+        """Returns once what is written down here is at a majority, under this node's last term, which may change
+        meanwhile. Raises `Unavailable`."""
         deadline = self.clock.monotonic() + _KEPT_S
         while True:
             record, voters = self._record, self._voters()
@@ -308,7 +308,7 @@ def state_of(table: DeployTable, voters: Voters) -> tuple[bytes, int, bool]:
 
 
 def size_of(deploy: DeployRecord, slots: Sequence[SlotRecord], release: ReleaseRecord) -> int:
-    """In bytes, of what is written at each change, but for the app's secrets."""
+    """The size in bytes of what is written at each change, but for the app's secrets."""
     return len(_packed((deploy, slots, release)))
 
 
@@ -317,7 +317,7 @@ def _packed(value: object) -> bytes:
 
 
 def opened_state(sealed: bytes, nodes: CoordinatingNodes) -> DeployState:
-    """Raises `Unavailable`."""
+    """The state of a deploy that a voter kept as `sealed`. Raises `Unavailable`."""
     packed = nodes.open(sealed)
     try:
         if zstandard.frame_content_size(packed) > _MOST_BYTES:
@@ -328,7 +328,7 @@ def opened_state(sealed: bytes, nodes: CoordinatingNodes) -> DeployState:
 
 
 def put_state(tx: Tx, state: DeployState, nodes: CoordinatingNodes) -> None:
-    """What is here of the deploy is this from now on, and its app is known."""
+    """Writes `state` over what is here of the deploy, and makes its app known here."""
     fields = msgspec.structs.asdict(state.app)
     packed = fields.pop("luggage")
     app = AppRecord(**{**fields, "name": AppName(state.app.name)})

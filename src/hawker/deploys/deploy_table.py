@@ -17,7 +17,7 @@ _LOOK_S = 0.1
 
 
 LAST_STAGE = "old machines go"
-"""From here on nothing goes back."""
+"""The text of the last stage: from here on nothing goes back."""
 
 
 class DeployTable:
@@ -26,14 +26,14 @@ class DeployTable:
         self.clock = clock
 
     def find(self, reader: Reader, app: str, version: int) -> DeployRecord:
-        """Raises `NotFound`."""
+        """The record of deploy `version` of `app`. Raises `NotFound`."""
         record = reader.get(DEPLOYS, deploy_key(app, version))
         if record is None:
             raise NotFound(f"app '{app}' has no deploy {version}")
         return record
 
     def list(self, reader: Reader, app: str) -> list[tuple[DeployRecord, ReleaseRecord]]:
-        """Newest first."""
+        """The deploys of `app` with their releases, newest first."""
         found = [record for _, record in reader.scan(DEPLOYS, f"{app}/")][::-1]
         return [
             (record, release)
@@ -45,14 +45,14 @@ class DeployTable:
         return [slot for _, slot in reader.scan(DEPLOY_SLOTS, f"{deploy_key(app, version)}/")]
 
     def slot(self, reader: Reader, app: str, version: int, number: int) -> SlotRecord:
-        """Raises `NotFound`."""
+        """The slot of this number in deploy `version` of `app`. Raises `NotFound`."""
         slot = reader.get(DEPLOY_SLOTS, slot_key(app, version, number))
         if slot is None:
             raise NotFound(f"deploy {version} of app '{app}' has no slot {number}")
         return slot
 
     def insert(self, tx: Tx, app: str, record: DeployRecord, slots: Sequence[SlotRecord]) -> None:
-        """What is older than the newest few goes."""
+        """Writes a deploy and its slots, and deletes deploys that are older than the newest few."""
         tx.put(DEPLOYS, deploy_key(app, record.version), record)
         for slot in slots:
             tx.put(DEPLOY_SLOTS, slot_key(app, record.version, slot.number), slot)
@@ -63,14 +63,14 @@ class DeployTable:
                 tx.delete(DEPLOY_SLOTS, key)
 
     def change(self, tx: Tx, app: str, version: int, /, **fields: Any) -> DeployRecord:
-        """Raises `NotFound`."""
+        """Changes fields of a deploy's record and returns the new record. Raises `NotFound`."""
         record = self.find(tx, app, version)
         after = msgspec.structs.replace(record, **fields, serial=record.serial + 1)
         tx.put(DEPLOYS, deploy_key(app, version), after)
         return after
 
     def change_slot(self, tx: Tx, app: str, version: int, number: int, /, **fields: Any) -> SlotRecord:
-        """Raises `NotFound`."""
+        """Changes fields of a slot's record and returns the new record. Raises `NotFound`."""
         before = self.slot(tx, app, version, number)
         after = msgspec.structs.replace(before, **fields, at=self.clock.now())
         tx.put(DEPLOY_SLOTS, slot_key(app, version, number), after)

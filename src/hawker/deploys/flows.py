@@ -43,7 +43,7 @@ _HEARD_HERE_S = 1.0
 
 
 class DeployInput(msgspec.Struct, frozen=True, kw_only=True):
-    """`why` is what a deploy that goes back was stopped by, for people."""
+    """The input of both flows. `why` is what a deploy that goes back was stopped by, for people."""
 
     app: str
     """The name of the app."""
@@ -57,11 +57,11 @@ class LateCoordinating(Protocol):
 
     @property
     def there(self) -> "voters.CoordinatingNodes":
-        """Raises `Unavailable` before, and on a node that is alone."""
+        """The nodes that may coordinate. Raises `Unavailable` before they are there, and on a node that is alone."""
 
 
 class DeployDeps(Protocol):
-    """What of its node a deploy uses."""
+    """The parts of its node that a deploy uses."""
 
     @property
     def store(self) -> Store: ...
@@ -103,12 +103,12 @@ class DeploySteps:
         self._coordinator_type = coordinators
 
     async def release_command(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-        """It and the seed command run once for each deploy, whatever is killed meanwhile."""
+        """Runs the release command. It and the seed command run once for each deploy, whatever is killed meanwhile."""
         return await self._guarded(context, tasks.run_commands)
 
     async def canary(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-        """One machine of each group, which proves itself outside of routing and goes; the second one of a group stays.
-        That one is in routing until all is done."""
+        """Makes one machine of each group, which proves itself outside of routing and goes; the second machine of a
+        group stays. That one is in routing until all is done."""
 
         async def do(deploy: "moves.Moves") -> None:
             made = deploy.slots(SlotKind.CANARY)
@@ -147,8 +147,8 @@ class DeploySteps:
         return await self._guarded(context, do)
 
     async def tidy(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-        """What is of no group any more goes, and blue machines. Nothing goes back from here, so what a person asked for
-        until now comes first."""
+        """Destroys machines that are of no group any more, and blue machines. Nothing goes back from here, so what a
+        person asked for until now comes first."""
         return await self._led(context, partial(self._tidy, context))
 
     async def _tidy(self, context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term") -> Outcome:
@@ -182,7 +182,7 @@ class DeploySteps:
         return record.asked
 
     async def settle(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-        """The release counts."""
+        """Marks the release as complete, so that it counts."""
         return await self._led(context, partial(self._settled, context, releases.ReleaseStatus.COMPLETE, ""))
 
     async def _settled(
@@ -417,7 +417,7 @@ _POINTS = ("begun", "changed")
 
 
 def deploy_flows(steps: DeploySteps) -> tuple[Flow[DeployInput], Flow[DeployInput]]:
-    """Forward, and back."""
+    """The two flows of a deploy: forward, and back."""
     forward = Flow(
         name=_FORWARD,
         input=DeployInput,

@@ -43,9 +43,9 @@ from hawker.record.deploy import DeployRecord, DeployWish, SlotBefore, SlotKind,
 T = TypeVar("T")
 
 LOOK_S = 0.25
-"""Between two looks at a machine that proves itself, and at what was asked of the deploy."""
+"""The seconds between two looks at a machine that proves itself, and at what was asked of the deploy."""
 AT_ONCE = 32
-"""Calls of one deploy at a time."""
+"""The most calls of one deploy at a time."""
 GROUPS_AT_ONCE = 16
 _RETRY_S = 1.0
 _WATCH_S = 2.0
@@ -99,7 +99,8 @@ class Moves:
         )
 
     async def begun(self, slot: SlotRecord, state: SlotState, text: str = "") -> SlotRecord:
-        """Before anything is done to its machine: whoever coordinates the deploy next knows of it."""
+        """Notes the slot's state before anything is done to its machine: whoever coordinates the deploy next knows of
+        it."""
         await self.term.check()
         slot = await self.note(slot, state=state, text=text)
         await self.term.keep()
@@ -110,7 +111,7 @@ class Moves:
             await self.change(stage=stage)
 
     async def change(self, **fields: Any) -> None:
-        """Of the deploy's record."""
+        """Changes fields of the deploy's record."""
         await self.table.store.write(lambda tx: self.table.change(tx, self.app, self.version, **fields))
 
     # Forward.
@@ -306,8 +307,8 @@ class Moves:
         )
 
     async def again(self, slot: SlotRecord, call: Callable[[], Awaitable[T]]) -> T:
-        """Until it succeeds, or can no longer within the deploy's patience. What may have taken effect is asked for
-        again: every call looks first, or has a key. Raises `SlotFailed`, `SlotSkipped`."""
+        """Makes a call until it succeeds, or can no longer within the deploy's patience. What may have taken effect is
+        asked for again: every call looks first, or has a key. Raises `SlotFailed`, `SlotSkipped`."""
         limits, began = self.record.limits, self.clock.monotonic()
         while True:
             late = self.clock.monotonic() - began >= limits.wait_s  # a call that lasts long is not the last one
@@ -363,7 +364,7 @@ class Moves:
     # Beside: machines that go, and the routing of new ones.
 
     async def destroy(self, slot: SlotRecord) -> None:
-        """Raises `SlotFailed`."""
+        """Destroys the slot's machine, if it has one and is not done. Raises `SlotFailed`."""
         if slot.state is SlotState.DONE or not slot.machine:
             return
         await self.begun(slot, SlotState.CHANGING)
@@ -379,7 +380,7 @@ class Moves:
         await self.change_machine(DELETE_MACHINE, slot, query=DeleteMachineQuery(force=True))
 
     async def each(self, slots: Iterable[SlotRecord], route: Unary[MachineParams, Any, Any, Any]) -> None:
-        """One call for each slot's machine, which may be made twice. Raises `SlotFailed`."""
+        """Makes one call for each slot's machine; it may be made twice. Raises `SlotFailed`."""
 
         async def one(slot: SlotRecord) -> None:
             there = replace(slot, kind=SlotKind.UPDATE)
@@ -391,9 +392,9 @@ class Moves:
     # Back.
 
     async def back(self, slots: Sequence[SlotRecord]) -> None:
-        """What was changed gets the config that it had, what was made goes: those that do not serve before those
-        that do, the last first, each group within its budget. What cannot be taken back is written down, and keeps
-        nothing else from it."""
+        """Takes the slots back: a machine that was changed gets the config that it had, a machine that was made goes.
+        Machines that do not serve come before those that do, the last first, each group within its budget. What cannot
+        be taken back is written down, and keeps nothing else from it."""
         touched = [slot for slot in slots if slot.state not in (SlotState.WAITING, SlotState.RETURNED, SlotState.LEFT)]
 
         async def of_group(group: str) -> None:
@@ -431,7 +432,8 @@ class Moves:
         await self.note(slot, state=SlotState.RETURNED, machine=slot.machine, text=why)
 
     async def restore(self, slot: SlotRecord) -> None:
-        """Raises `SlotFailed`, `SlotSkipped`."""
+        """Gives the slot's machine the config that it had before, and waits until it has proven itself. Raises
+        `SlotFailed`, `SlotSkipped`."""
         before = slot.before
         assert before is not None
         version = await self.again(slot, lambda: self._update_back(slot, before))
@@ -465,7 +467,8 @@ class Moves:
         return await self.caller.call(route, params=self.at(slot), deploy_term=self.term.text, **options)
 
     async def get(self, slot: SlotRecord) -> Machine:
-        """As its host has it. Raises `Unavailable` where that is away: what others know of it may be old."""
+        """The slot's machine as its host has it. Raises `Unavailable` where the host is away: what others know of it
+        may be old."""
         machine = await self.caller.call(GET_MACHINE, params=self.at(slot))
         if machine.host_status != "ok":
             raise Unavailable(f"the host of machine {slot.machine} is {machine.host_status}")
@@ -473,7 +476,8 @@ class Moves:
 
 
 async def side_by_side(do: Callable[[T], Awaitable[None]], things: Iterable[T], at_once: int) -> None:
-    """So many at a time, in order. Raises the first `SlotFailed`, once all others have been cut short."""
+    """Does something with each of `things`, at most `at_once` at a time, in order. Raises the first `SlotFailed`, once
+    all others have been cut short."""
     left, failures = iter(list(things)), list[SlotFailed]()
     async with anyio.create_task_group() as tasks:
 

@@ -34,7 +34,7 @@ MOST_SLOTS = 2000
 
 
 class DeployScope(ValueObject, frozen=True, kw_only=True):
-    """What of an app a deploy touches; None is all. `update_only`: machines that are there, and no other."""
+    """The part of an app that a deploy touches; None is all. `update_only`: machines that are there, and no other."""
 
     only_machines: Collection[str] | None = None
     exclude_machines: Collection[str] | None = None
@@ -56,7 +56,8 @@ class DeployScope(ValueObject, frozen=True, kw_only=True):
         return named and not spared and self.has_group(row.group) and self.has_region(row.region)
 
     def has_away(self, machine: Machine) -> bool:
-        """Of one whose host is away. Where its group is not known, a scope that names groups leaves it out."""
+        """Whether a machine whose host is away is in the scope. Where its group is not known, a scope that names groups
+        leaves it out."""
         named = self.only_machines is None or machine.id in self.only_machines
         spared = machine.id in (self.exclude_machines or ())
         group = _group_of(machine)
@@ -69,9 +70,9 @@ class DeployScope(ValueObject, frozen=True, kw_only=True):
 
 
 class WantedRelease(ValueObject, frozen=True, kw_only=True):
-    """What is to be: the app's file, one config for each of its groups, and how to get there. `now` is Unix seconds.
-    `counts`, if there are any, are all that is to change, and `scope` narrows the rest. `unfinished` are versions of
-    bluegreen releases that a client drove by itself and did not bring to their end."""
+    """The release that is to be: the app's file, one config for each of its groups, and how to get there. `now` is Unix
+    seconds. `counts`, if there are any, are all that is to change, and `scope` narrows the rest. `unfinished` are
+    versions of bluegreen releases that a client drove by itself and did not bring to their end."""
 
     app: str
     """The name of the app."""
@@ -144,7 +145,7 @@ class _Row(ValueObject, frozen=True):
 
 
 def is_passing(machine: Machine) -> bool:
-    """Made for one task, and gone after it."""
+    """Whether a client or a deploy made the machine for one task, after which it goes."""
     metadata = _metadata(machine)
     return metadata.get(GROUP) in _OF_CLIENTS or metadata.get("process_group") in _OF_CLIENTS
 
@@ -368,7 +369,7 @@ def _kept_of(row: _Row, config: MachineConfig) -> MachineConfig:
 
 
 def stamped(wanted: WantedRelease, config: MachineConfig) -> MachineConfig:
-    """With the release that it is of."""
+    """The config with the metadata of the release that it is of."""
     release = {RELEASE: str(wanted.version), RELEASE_ID: f"{wanted.app}.{wanted.version}"}
     return replace(config, metadata={**(config.metadata or {}), **release})
 
@@ -429,14 +430,14 @@ def waves_of(wanted: WantedRelease, slots: Sequence[SlotRecord]) -> tuple[tuple[
 
 
 def budget(limit: float, warm: int) -> int:
-    """How many of a group's machines may be away at once: at least one."""
+    """The number of a group's machines that may be away at once: at least one."""
     share = limit if limit >= 1 else ceil(warm * limit)
     return max(1, min(int(share), max(warm, 1)))
 
 
 def warnings_of(config: AppConfig, configs: Mapping[str, MachineConfig], strategy: str) -> tuple[str, ...]:
-    """What the file asks for and does not get. `configs` are those of its process groups; `strategy` is the deploy's,
-    which need not be the file's."""
+    """The sentences about what the file asks for and does not get. `configs` are those of its process groups;
+    `strategy` is the deploy's, which need not be the file's."""
     said = []
     if _own(config).keep_blue is not None and strategy != "bluegreen":
         said.append("hawker.deploy.keep_blue: it counts for bluegreen alone")
@@ -445,7 +446,7 @@ def warnings_of(config: AppConfig, configs: Mapping[str, MachineConfig], strateg
 
 
 def heads_of(slots: Sequence[SlotRecord], left: Sequence[SlotRecord]) -> list[list[SlotRecord]]:
-    """What goes alone of what is left: the first one, unless one has proven itself, and then the first of each region
+    """The slots of `left` that go alone: the first one, unless one has proven itself, and then the first of each region
     in which none has."""
     proven = {slot.region for slot in slots if slot.launch and slot.state is SlotState.DONE}
     first: dict[str | None, SlotRecord] = {}

@@ -27,7 +27,7 @@ from hawker.record.deploy import DEPLOY_REGISTERS, RegisterRecord, deploy_key
 from hawker.store.contract import Store, Tx
 
 TERM_S = 10.0
-"""How long a grant or a renewal lasts at a voter."""
+"""The seconds for which a grant or a renewal lasts at a voter."""
 
 
 class RegisterHandlers:
@@ -85,16 +85,16 @@ class RegisterHandlers:
 
 
 def granted(record: RegisterRecord, body: GrantTermRequest, *, runs: bool) -> RegisterRecord:
-    """The same record where it is refused: for a term that is no new one, and while another node's runs. Who else is a
-    voter changes with a term that an operator took."""
+    """The record after a term was granted; the same record where that is refused: for a term that is no new one, and
+    while another node's runs. Who else is a voter changes with a term that an operator took."""
     if body.term <= record.granted or (runs and record.holder not in ("", body.node)):
         return record
     return _of_term(record, body)
 
 
 def written(record: RegisterRecord, body: WriteRegisterRequest, now: float) -> RegisterRecord:
-    """The same record where it is refused, or says nothing new. A majority granted the term, whether this voter heard
-    of that or not."""
+    """The record after a write; the same record where that is refused, or says nothing new. A majority granted the
+    term, whether this voter heard of that or not."""
     if body.term < record.granted:
         return record
     if body.term > record.granted:

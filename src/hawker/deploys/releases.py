@@ -26,9 +26,9 @@ class ReleaseStatus(StrEnum):
 
 
 CLIENT_GONE_S = 300.0
-"""After so long a client that drives a deploy by itself, and has not said that it ended, counts as gone."""
+"""The seconds after which a client that drives a deploy by itself, and has not said that it ended, counts as gone."""
 DRIVEN = frozenset({ReleaseStatus.PENDING, ReleaseStatus.RUNNING})
-"""Of a release that a client brings machines to by itself."""
+"""The statuses of a release that a client brings machines to by itself."""
 KEPT_RELEASES = 200
 ENDED = frozenset({ReleaseStatus.COMPLETE, ReleaseStatus.FAILED, ReleaseStatus.INTERRUPTED, ReleaseStatus.ROLLED_BACK})
 
@@ -41,7 +41,7 @@ class ReleaseTable:
         self._clock = clock
 
     def list(self, app: str) -> list[ReleaseRecord]:
-        """Newest first."""
+        """The releases of `app`, newest first."""
         return [record for _, record in self._store.scan(RELEASES, f"{app}/")][::-1]
 
     async def add(
@@ -74,8 +74,8 @@ class ReleaseTable:
         return await self._store.write(apply)
 
     async def move(self, app: str, version: int, status: str) -> ReleaseRecord:
-        """To the same status again is no change. Raises `NotFound`, and `Conflict` for one that ended otherwise, or
-        that a deploy of this node moves."""
+        """Gives a release a new status; the same status again is no change. Raises `NotFound`, and `Conflict` for a
+        release that ended otherwise, or that a deploy of this node moves."""
         now = self._clock.now()
 
         def apply(tx: Tx) -> ReleaseRecord:
@@ -88,7 +88,8 @@ class ReleaseTable:
 
 def check_free(reader: Reader, app: str, now: float) -> None:
     """Raises `Conflict` while a deploy of the app is under way: one of ours, or one that a client such as flyctl drives
-    by itself. Such a client says when it begins and ends; one that has said nothing for long is believed to be gone."""
+    by itself. Such a client says when it begins and ends; a client that has said nothing for long is believed to be
+    gone."""
     if _is_under_way(reader, app):
         raise Conflict(f"a deploy of app '{app}' is under way: see `hawker deploy status -a {app}`, or abort it")
     newest = max((record for _, record in reader.scan(RELEASES, f"{app}/")), key=_version, default=None)
@@ -135,7 +136,7 @@ def _version(record: ReleaseRecord) -> int:
 
 
 def check_size(image: str, strategy: str, description: str, definition: bytes) -> None:
-    """Raises `Unprocessable`."""
+    """Checks that the texts and the definition are not too long. Raises `Unprocessable`."""
     if len(definition) > MAX_DEFINITION_BYTES:
         raise Unprocessable(f"definition: it is longer than {MAX_DEFINITION_BYTES >> 10} KiB")
     for name, text in (("image", image), ("strategy", strategy), ("description", description)):
@@ -148,8 +149,8 @@ def next_version(reader: Reader, app: str) -> int:
 
 
 def added(tx: Tx, app: str, record: ReleaseRecord) -> ReleaseRecord:
-    """With the next version. The oldest go when there are too many, but for the last two that are complete. Raises
-    `NotFound`."""
+    """Adds `record` with the next version. The oldest releases go when there are too many, but for the last two that
+    are complete. Raises `NotFound`."""
     if tx.get(APPS, app) is None:
         raise NotFound("app not found")
     there = [each for _, each in tx.scan(RELEASES, f"{app}/")]
@@ -163,7 +164,8 @@ def added(tx: Tx, app: str, record: ReleaseRecord) -> ReleaseRecord:
 
 
 def moved(tx: Tx, app: str, version: int, status: str, now: float) -> ReleaseRecord:
-    """To the same status again is no change. Raises `NotFound`, and `Conflict` for one that ended otherwise."""
+    """Gives a release a new status; the same status again is no change. Raises `NotFound`, and `Conflict` for a release
+    that ended otherwise."""
     record = found(tx, app, version)
     if record.status == status:
         return record

@@ -41,19 +41,21 @@ from hawker.store.contract import Tx
 
 LOOK_S = 1.0
 NEXT_S = 10.0
-"""After so long the next voter takes over, since the first one that lives may not have heard of the deploy."""
+"""The seconds after which the next voter takes over, since the first one that lives may not have heard of the
+deploy."""
 _ENDED_S = 3600.0
 _FORGET_S = 60.0
 _LEFT_S = 40 * 86_400.0
 _GRANTS_S = 5.0
 _LATEST = "latest"
 TAKEN = 1 << 20
-"""So much greater is the term that an operator takes: those who are lost grant none as great, should they live."""
+"""The number by which the term that an operator takes is greater: those who are lost grant none as great, should they
+live."""
 _log = bind("hawker.deploys")
 
 
 class DeployWatch:
-    """One task of a node in a fleet."""
+    """The task of a node in a fleet that takes over deploys of lost coordinators."""
 
     def __init__(
         self, table: DeployTable, nodes: Callable[[], CoordinatingNodes], clock: Clock, runner: Runner[Any]
@@ -66,7 +68,8 @@ class DeployWatch:
         self._down: dict[str, float] = {}
 
     async def serve(self) -> None:
-        """Until cancelled. What forgets asks others, and no takeover waits for those."""
+        """Looks and forgets again and again, until cancelled. What forgets asks others, and no takeover waits for
+        those."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._now_and_then, self.forget, _FORGET_S)
             tasks.start_soon(self._now_and_then, self.look, LOOK_S)
@@ -84,7 +87,7 @@ class DeployWatch:
             await self._clock.sleep(every_s)
 
     async def look(self) -> None:
-        """Once at everything."""
+        """Looks once at every register that is kept here."""
         for key, register in list(self._store.scan(DEPLOY_REGISTERS)):
             if register.ended or not register.term:
                 continue
@@ -172,8 +175,8 @@ class DeployWatch:
         await self._store.write(apply)
 
     async def forget(self) -> None:
-        """What ended a while ago, once each voter knows that; what was left long ago; and terms of apps that are
-        gone."""
+        """Deletes registers of deploys that ended a while ago, once each voter knows that; those that were left long
+        ago; and terms of apps that are gone."""
         await self._learn()
         now, old = self._clock.now(), list[str]()
         for key, each in list(self._store.scan(DEPLOY_REGISTERS)):

@@ -94,8 +94,8 @@ def _command(wanted: WantedRelease, image: str, command: tuple[str, ...], env: M
 
 
 def machine_checks_of(wanted: WantedRelease, image: str) -> tuple[DeployTask, ...]:
-    """Those of each group: of the file, then of the group's services. A check's command replaces all of its image's,
-    unless it has an entrypoint, too."""
+    """The machine checks of each group: of the file, then of the group's services. A check's command replaces all of
+    its image's, unless it has an entrypoint, too."""
     config = wanted.config
     sections = [each for each in (config.http_service, *(config.services or ())) if each is not None]
     return tuple(
@@ -151,8 +151,8 @@ async def run_commands(deploy: Moves) -> None:
 
 
 async def run_machine_checks(deploy: Moves, slot: SlotRecord) -> None:
-    """Those of the slot's group, one after the other, against its machine. Raises `SlotFailed` unless each exits
-    with 0."""
+    """Runs the machine checks of the slot's group, one after the other, against its machine. Raises `SlotFailed` unless
+    each exits with 0."""
     for index, task in enumerate(deploy.record.checks):
         if task.group == slot.group and task.exit_code != 0:
             stage, tested = deploy.record.stage, await deploy.again(slot, lambda: deploy.get(slot))
@@ -161,7 +161,7 @@ async def run_machine_checks(deploy: Moves, slot: SlotRecord) -> None:
 
 
 async def remove_tasks(deploy: Moves) -> None:
-    """What a deploy that does not go forward left running beside its machines."""
+    """Removes the machines for tasks that a deploy that does not go forward left running beside its machines."""
     record = deploy.record
     for place in (_COMMAND, _SEED, *(_check_place(index) for index in range(len(record.checks)))):
         task = place.of(record)

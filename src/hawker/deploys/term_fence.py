@@ -42,7 +42,7 @@ class TermFence:
             handlers.wrap(route, self.guard)
 
     async def guard(self, call: Call[Any, Any, Any], answer: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Raises `WrongState` for a call of an earlier term."""
+        """Lets a call through, unless it is of an earlier term. Raises `WrongState` for a call of an earlier term."""
         if call.deploy_term is None:
             return await answer(call)
         record, term = self._store.get(APPS, call.params.app_name), _read(call.deploy_term)

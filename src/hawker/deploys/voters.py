@@ -28,12 +28,12 @@ from hawker.value_object import ValueObject
 
 VOTERS = 3
 ANNOUNCE_S = 2.0
-"""How long one node is given to answer, among several that are told or asked."""
+"""The seconds that one node is given to answer, among several that are told or asked."""
 AGAIN_S = 0.5
 
 
 class CoordinatingNodes(Protocol):
-    """What the voters of a deploy are to its coordinator."""
+    """The voters of a deploy as its coordinator reaches them."""
 
     @property
     def me(self) -> NodeId: ...
@@ -80,7 +80,8 @@ class Voters(ValueObject, frozen=True):
         return RegisterParams(app_id=self.app_id, version=str(self.version))
 
     async def read(self) -> list[RegisterAnswer]:
-        """Raises `Unavailable` where a majority does not answer."""
+        """The answers of the voters to a read of the register. Raises `Unavailable` where a majority does not
+        answer."""
 
         async def one(caller: Caller) -> RegisterAnswer:
             return await caller.call(READ_REGISTER, params=self.params)
@@ -88,7 +89,7 @@ class Voters(ValueObject, frozen=True):
         return await self._asked(one)
 
     async def grant(self, term: int) -> list[RegisterAnswer]:
-        """Raises `Unavailable` where a majority does not answer."""
+        """The answers of the voters to a question for `term`. Raises `Unavailable` where a majority does not answer."""
         body = GrantTermRequest(app=self.app, term=term, node=self.nodes.me, voters=self.all)
 
         async def one(caller: Caller) -> RegisterAnswer:
@@ -114,7 +115,7 @@ class Voters(ValueObject, frozen=True):
         return sum(each.granted == term and each.holder == self.nodes.me for each in found) >= self.majority
 
     async def heard(self) -> dict[NodeId, RegisterAnswer]:
-        """What each voter has that answers, be it a majority or not."""
+        """The registers of all voters that answer, be they a majority or not."""
         found: dict[NodeId, RegisterAnswer] = {}
 
         async def one(node: NodeId) -> None:

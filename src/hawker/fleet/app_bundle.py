@@ -39,18 +39,19 @@ from hawker.vault import Vault
 T = TypeVar("T")
 
 CROSSING_S = 60.0
-"""How long two may be on their way at once; an older read that comes later than that is of a clock that was wrong."""
+"""The seconds for which two bundles may be on their way at once; an older read that comes later than that is of a clock
+that was wrong."""
 
 
 CARRIED_RELEASES, CARRIED_RELEASE_BYTES = 5, 128 * 1024
-"""Of definitions, beyond the newest release's own."""
+"""The most releases that a bundle carries, and the most bytes of their definitions beyond the newest release's own."""
 
 
 class CarriedSecret(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    """As in the app; it is the name of a variable there."""
+    """The name of the secret in the app; it is the name of a variable there."""
     value: bytes
-    """In clear text, since the whole bundle is sealed; never logged."""
+    """The value of the secret in clear text, since the whole bundle is sealed; never logged."""
     created_at: float
     """Unix seconds: when it was first set, at the home."""
     updated_at: float
@@ -83,7 +84,8 @@ class AppBundler:
         self._vaults = vaults
 
     def pack(self, reader: Reader, app: AppRecord) -> bytes:
-        """What is not at its home is as old as when it came from there. Raises `Fault` when a secret cannot be read."""
+        """The bundle of `app`, sealed. At a node that is not the app's home the bundle is as old as when it came from
+        there. Raises `Fault` when a secret cannot be read."""
         carried = None
         if app.home is not None:
             carried = reader.get(CARRIED_APPS, app.name) or CarriedApp(home=app.home, read_at=0.0)
@@ -99,8 +101,8 @@ class AppBundler:
         return self._vaults()[0].seal(_owner(app), msgspec.msgpack.encode(packed))
 
     def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None:
-        """What is older than what is here, and what comes back to its home, changes nothing. Raises `Unavailable` when
-        it was sealed with a key that is not known here yet."""
+        """Writes what the bundle `packed` has of `app`. A bundle that is older than what is here, or that comes back to
+        its home, changes nothing. Raises `Unavailable` when it was sealed with a key that is not known here yet."""
         new = self._opened(app, packed)
         if new.home == self._node or _outdated(tx, app.name, new) or self._reigns(tx, app, new.home):
             return
@@ -136,8 +138,8 @@ class AppBundler:
         return await self._store.write(apply)
 
     async def settle(self, name: str, old: str, *, take: bool) -> AppCopy:
-        """What is here of the app, and, if it is taken, whose home is `old` as far as is known here, this is its home
-        from now on. Raises `Conflict`, `NotFound`."""
+        """The copy of the app that is here. With `take` and a home `old`, as far as is known here, this node is its
+        home from now on. Raises `Conflict`, `NotFound`."""
 
         def apply(tx: Tx) -> AppCopy:
             app, carried = tx.get(APPS, name), tx.get(CARRIED_APPS, name)
@@ -191,7 +193,7 @@ class AppBundler:
 
 
 def carried_record(app: OrderedApp) -> AppRecord:
-    """As it is known elsewhere than at its home. Raises `Unprocessable`."""
+    """The record of an app as nodes other than its home keep it. Raises `Unprocessable`."""
     fields = msgspec.structs.asdict(app)
     fields.pop("luggage")
     return AppRecord(**{**fields, "name": app_name(app.name)})
@@ -239,7 +241,8 @@ def _replace(tx: Tx, bucket: Bucket[T], app: AppName, wanted: dict[str, T]) -> N
 
 
 def vaults_of(keys: Callable[[], Sequence[bytes]], clock: Clock) -> Callable[[], Sequence[Vault]]:
-    """Made of the cluster's keys, the one in use first, as they are when it is asked."""
+    """A function that returns a vault for each of the cluster's keys, the key in use first, as the keys are when it is
+    called."""
     known: dict[bytes, Vault] = {}
 
     def vaults() -> Sequence[Vault]:

@@ -84,7 +84,7 @@ _ROWS = {
 
 
 class AppCounts(Protocol):
-    """What an app has on this node."""
+    """The counts of what an app has on this node."""
 
     def machine_count(self, reader: Reader, name: str) -> int: ...
 
@@ -131,7 +131,8 @@ class PeerAppHandlers:
         handlers.on(RELEASE_HOSTNAME, self.release_hostname)
 
     async def owner(self, call: Call[OwnerParams, NoQuery, None]) -> Owner:
-        """From this node's own records, else from what its catalog says of the region."""
+        """The owner of a machine or volume, from this node's own records, else from what its catalog says of the
+        region."""
         for bucket in _PLACES[call.params.kind]:
             found = self._store.get(bucket, call.params.id)
             if found is not None:
@@ -156,7 +157,8 @@ class PeerAppHandlers:
         return views.app(record, machines, self._counts.volume_count(self._store, record.name))
 
     async def settle(self, call: Call[AppParams, NoQuery, HomeRequest]) -> AppCopy:
-        """Not while gossip says that the home lives, whoever believes that it was forgotten."""
+        """Shows this node's copy of an app, and makes this node its home when the call takes it. Refused while gossip
+        says that the home lives, whoever believes that it was forgotten."""
         body = call.body
         if self._bundler is None:
             raise NotServed("this node is of no cluster")
@@ -165,7 +167,7 @@ class PeerAppHandlers:
         return await self._bundler.settle(call.params.app_name, body.old, take=body.take)
 
     async def keep(self, call: Call[AppParams, NoQuery, NameRequest]) -> NameKept:
-        """Kept for whoever asked first, until it is released."""
+        """Keeps a name for the claim that asked first, until it is released."""
         name, body, now = app_name(call.params.app_name), call.body, self._clock.now()
         fresh = NameRecord(claim=body.claim, home=NodeId(body.home), at=now)
 
@@ -190,7 +192,7 @@ class PeerAppHandlers:
         await self._store.write(apply)
 
     async def keep_network(self, call: Call[NetworkParams, NoQuery, NetworkRequest]) -> NetworkKept:
-        """For whoever asked first, and for good."""
+        """Keeps the number of a private network for the network that asked first, and for good."""
         body = call.body
         owner, number = NetworkOwner(org=body.org, network=network_name(body.network)), int(call.params.number, 16)
 
@@ -204,7 +206,7 @@ class PeerAppHandlers:
         return NetworkKept(org=kept.org, network=kept.network)
 
     async def keep_hostname(self, call: Call[HostnameParams, NoQuery, HostnameRequest]) -> HostnameKept:
-        """For the app that asked first, until it is released."""
+        """Keeps a host name for the app that asked first, until it is released."""
         hostname, body, now = call.params.hostname, call.body, self._clock.now()
         if call.certified not in ("", body.home):
             raise Forbidden(f"node {call.certified} claims a host name for an app of node {body.home:.40}")
@@ -233,7 +235,8 @@ class PeerAppHandlers:
         return HostnameKept(app=kept.app, home=kept.home, age_s=max(0.0, now - kept.at))
 
     async def release_hostname(self, call: Call[HostnameParams, ReleaseHostnameQuery, None]) -> None:
-        """By the claim's home alone. A new home of the app claims its names anew before it can."""
+        """Releases a host name; only the claim's home may. A new home of the app claims its names anew before it
+        can."""
         hostname, app = call.params.hostname, call.query.app
 
         def apply(tx: Tx) -> None:

@@ -69,7 +69,8 @@ class FleetCertificates:
 
     @property
     def source(self) -> Source:
-        """What this node tells of its own. Looked at now and then: the cluster's keys may have changed."""
+        """The source of this node's own certificates for the catalog. It is looked at now and then: the cluster's keys
+        may have changed."""
         return Source(
             name=CERTIFICATES.name,
             every=lambda: [key for key, _ in self._store.scan(CERTIFICATES)],
@@ -78,8 +79,8 @@ class FleetCertificates:
         )
 
     def challenges(self, note: Callable[[str, str], None]) -> Source:
-        """What this node shows to certificate authorities, so that all others do; `note` is told of changes. They are
-        told at once: an authority waits for them."""
+        """The source of the challenges that this node shows to certificate authorities, so that all others do; `note`
+        is told of changes. They are told at once: an authority waits for them."""
         told: set[str] = set()
 
         def changed() -> None:
@@ -99,7 +100,8 @@ class FleetCertificates:
         )
 
     async def serve(self) -> None:
-        """Until cancelled. What cannot be read leaves what was known before."""
+        """Reads the fleet's certificates after each change, until cancelled. What cannot be read leaves what was known
+        before."""
         stop = self._catalog.listen(self._touched)
         try:
             while True:

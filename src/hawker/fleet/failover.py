@@ -47,7 +47,7 @@ class Spare(ValueObject, frozen=True, kw_only=True):
 
 
 class Takeover(ValueObject, frozen=True, kw_only=True):
-    """That a spare was started for a machine, as it was `seen`."""
+    """The start of a spare in the place of a machine, as the machine was `seen`."""
 
     machine: MachineId
     spare: MachineId
@@ -121,20 +121,20 @@ class CatalogQueries(Protocol):
 
 class FailoverView(Protocol):
     async def fates(self) -> Mapping[NodeId, str]:
-        """Of the region's nodes that are not forgotten, this one included."""
+        """The fates of the region's nodes that are not forgotten, this one included."""
 
     async def watched(self, machine_id: MachineId) -> Watched | None: ...
 
     async def spares(self, machine_id: MachineId) -> Sequence[Spare]:
-        """Of the machine's own app; a machine of another app may name it, and is no spare."""
+        """The spares of the machine that are of its own app; a machine of another app may name it, and is no spare."""
 
     async def takeovers(self, machine_id: MachineId) -> Sequence[Takeover]: ...
 
     async def taken_from(self, owner: NodeId) -> Sequence[Takeover]:
-        """Those of machines that this node has, by spares of their own apps."""
+        """The takeovers of machines that this node has, by spares of their own apps."""
 
     async def witnesses(self, owner: NodeId) -> int:
-        """How many other living nodes of the region say, asked now, that the owner is down."""
+        """The number of other living nodes of the region that say, asked now, that the owner is down."""
 
     async def is_away(self, owner: NodeId) -> bool:
         """Whether the owner's host answers, though its daemon does not."""
@@ -154,8 +154,8 @@ class CatalogView(ValueObject, frozen=True):
     away: Callable[[NodeId], Awaitable[bool]]
 
     async def fates(self) -> Mapping[NodeId, str]:
-        """One that gossip has not heard of counts as down: a daemon that has just begun sees most nodes so, and decides
-        nothing."""
+        """The fates of the region's nodes. A node that gossip has not heard of counts as down: a daemon that has just
+        begun sees most nodes so, and decides nothing."""
         believed = {**self.believed(), self.me: ALIVE}
         nodes = [NodeId(str(node)) for (node,) in await self._rows(_NODES, self.region)]
         return {node: believed.get(node, DOWN) for node in sorted({*nodes, self.me})}
@@ -182,7 +182,7 @@ class CatalogView(ValueObject, frozen=True):
         return [_takeover(row) for row in await self._rows(_TAKEN_FROM, owner)]
 
     async def witnesses(self, owner: NodeId) -> int:
-        """Asks one after the other, and stops at the first who agrees: one is enough."""
+        """Asks one node after the other, and stops at the first that agrees: one witness is enough."""
         others = [node for node, fate in (await self.fates()).items() if fate == ALIVE and node not in (self.me, owner)]
         for other in others:
             try:
@@ -210,7 +210,7 @@ def _number(value: Value) -> float:
 
 
 def catalog_sight(node: NodeRecord, fleet: Fleet, catalog: CatalogQueries) -> CatalogView:
-    """What a node sees through its fleet: gossip for the fates, calls to other nodes for witnesses."""
+    """The view of a node that its fleet gives: gossip for the fates, calls to other nodes for witnesses."""
 
     async def ask(witness: NodeId, about: NodeId) -> str:
         caller = fleet.caller(witness, _CALLER)
@@ -227,15 +227,15 @@ def catalog_sight(node: NodeRecord, fleet: Fleet, catalog: CatalogQueries) -> Ca
 
 
 LOOK_S = 1.0
-"""Between two looks. Nothing is asked of anybody while every node of the region is there."""
+"""The seconds between two looks. Nothing is asked of anybody while every node of the region is there."""
 
 _log = bind("hawker.spares")
 _READY = OFF | {State.CREATED}
 
 
 class MachineOperations(Protocol):
-    """What failover does to this worker's machines. `also` is done in the transaction of the operation. Both raise
-    `HawkerError`, `stop` raises `NotFound` once the machine is destroyed."""
+    """The operations that failover does on this worker's machines. `also` is done in the transaction of the operation.
+    Both raise `HawkerError`, `stop` raises `NotFound` once the machine is destroyed."""
 
     async def start(self, target: MachineTarget, *, also: Callable[[Tx], None]) -> State: ...
 
@@ -245,7 +245,8 @@ class MachineOperations(Protocol):
 
 
 class Failover:
-    """One task of a worker that is part of a fleet. `hear` has a listener called after each change of a machine."""
+    """The task of a worker in a fleet that starts spares of lost machines. `hear` has a listener called after each
+    change of a machine."""
 
     def __init__(
         self,
@@ -267,7 +268,7 @@ class Failover:
         hear(self._note)
 
     async def serve(self) -> None:
-        """Until cancelled."""
+        """Looks every `LOOK_S`, until cancelled."""
         for _, record in list(self._store.scan(MACHINES)):
             self._sort(record.id, record)
         while True:
@@ -278,7 +279,7 @@ class Failover:
             await self._clock.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Once: give way to spares that took over, and take over what lost nodes leave."""
+        """Looks once: it gives way to spares that took over, and takes over what lost nodes leave."""
         await self._forget_gone()
         await self._give_way()
         lost = {node for node, fate in (await self._sight.fates()).items() if fate == DOWN}

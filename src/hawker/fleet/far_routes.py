@@ -23,11 +23,12 @@ from hawker.log import bind
 from hawker.machine import GONE, State
 
 MAX_MACHINES = 20_000
-"""Of other nodes that an edge is told of."""
+"""The most machines of other nodes that an edge is told of."""
 MAX_HOSTS = 4
-"""That an edge is told of for an app in each other region, for each set of services that its machines there have."""
+"""The most hosts that an edge is told of for an app in each other region, for each set of services that its machines
+there have."""
 MAX_SETS = 16
-"""Of services, that an edge is told of for an app in each other region."""
+"""The most sets of services that an edge is told of for an app in each other region."""
 _EVERY_S, _QUERY_S = 1.0, 5.0
 _REGIONS_EVERY_S = 5.0
 """What hosts of other regions serve changes with configs, and is read from rows of the whole fleet."""
@@ -74,7 +75,7 @@ _SERVED = msgspec.json.Decoder(tuple[Service, ...])
 
 
 class FarRoutes:
-    """`gate_of` says where the edge of a node that lives lets in for an app, None for one that does not; `wanted`
+    """`gate_of` says where the edge of a node that lives lets in for an app, None for a node that does not; `wanted`
     whether this node's edge serves anybody outside, and `networks` are those whose machines it may serve; `tell` takes
     all of them, whenever they are read, with all addresses of apps. `round_trip_s` is how far a node is, 0 where that
     was not measured."""
@@ -102,7 +103,8 @@ class FarRoutes:
         self._clock = clock
 
     async def serve(self) -> None:
-        """Until cancelled. What cannot be read leaves what was told before; that there is nobody is told, too."""
+        """Tells the edge of machines elsewhere, until cancelled. What cannot be read leaves what was told before; that
+        there is nobody is told, too."""
         told, abroad, again_at = True, list[MachineRoute](), 0.0
         while True:
             try:
@@ -130,7 +132,7 @@ class FarRoutes:
         return [*found, *(each for each in inside if each.is_private and each.network_id in networks)]
 
     async def read(self) -> list[MachineRoute]:
-        """Raises what a query raises."""
+        """The routes to machines of other nodes of this region, at most `MAX_MACHINES`. Raises what a query raises."""
         published = (self._me, f"$.{PUBLISH}", EVERYWHERE)
         machines = await self._rows(_MACHINES, f"$.{PUBLISH}", *published, MAX_MACHINES)
         if not machines:
@@ -151,8 +153,8 @@ class FarRoutes:
         return list(found.values())
 
     async def read_regions(self) -> list[MachineRoute]:
-        """For each app and other region some hosts that have machines of it: an app's process groups have different
-        services, so some for each set of services. Raises what a query raises."""
+        """The routes to other regions: for each app and region some hosts that have machines of it. An app's process
+        groups have different services, so there are some hosts for each set of services. Raises what a query raises."""
         found: dict[tuple[str, str], dict[str, list[MachineRoute]]] = {}
         away_s: dict[str, float] = {}
         for row in await self._rows(_REGIONS, EVERYWHERE, self._region, EVERYWHERE, MAX_MACHINES):
@@ -221,7 +223,7 @@ def _route(
 
 
 def stand_in(row: Sequence[Value], gate: GatePlace) -> MachineRoute | None:
-    """None for what no node of ours writes."""
+    """The route that stands for an app's machines in another region; None for a row that no node of ours writes."""
     _, app, publish, services, region, network, org = row
     name = AppName(str(app))
     try:

@@ -41,7 +41,8 @@ class AddressDevice(Protocol):
 
 
 def holder_of(address: str, edges: Collection[NodeId]) -> NodeId | None:
-    """Who of them has it: when one goes, only its own addresses move (rendezvous hashing)."""
+    """The node of `edges` that has the address; None when there are no edges. When a node goes, only its own addresses
+    move (rendezvous hashing)."""
     return max(
         edges, key=lambda node: (blake2b(f"{node}/{address}".encode(), digest_size=8).digest(), node), default=None
     )
@@ -69,7 +70,7 @@ class FloatingAddresses:
         self._refused: dict[str, str] = {}
 
     async def serve(self) -> None:
-        """Until cancelled; then this host gives up all of them."""
+        """Takes and gives up addresses every `EVERY_S`, until cancelled; then this host gives up all of them."""
         try:
             await self._clock.sleep(START_S)
             while True:
@@ -102,7 +103,7 @@ class FloatingAddresses:
                 del self._to_tell[address]
 
     async def wanted(self) -> frozenset[str]:
-        """What is to be here. Raises what a query raises."""
+        """The addresses that are to be at this host. Raises what a query raises."""
         leaving = {NodeId(str(node)) for (node,) in await self._rows(_DRAINING)}
         edges = [node for node in self._edges() if node not in leaving] or list(self._edges())
         there = [str(ip) for (ip,) in await self._rows(_ADDRESSES)]

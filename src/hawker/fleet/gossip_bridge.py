@@ -39,7 +39,7 @@ Withhold: TypeAlias = Callable[[frozenset[str]], Awaitable[None]]
 
 
 class Replicates(Protocol):
-    """What the catalog is told of members."""
+    """The catalog as it is told of members."""
 
     def on_member(self, node: NodeId, *, region: str, alive: bool, rtt_s: float = 0.0) -> None: ...
 
@@ -69,12 +69,13 @@ class Members:
         self._declared = 0
 
     def heard(self, member: Member) -> None:
-        """Of each change; in the event loop."""
+        """Notes a change of `member`; called in the event loop at each change."""
         self._tell(member)
         self._wake.set()
 
     async def serve(self) -> None:
-        """Until cancelled. Round trips change without a word, so that all is looked at now and then."""
+        """Tells the catalog of members after each change, until cancelled. Round trips change without a word, so that
+        all is looked at now and then."""
         look_at = self._clock.monotonic()
         while True:
             if self._wake.is_set() or self._clock.monotonic() >= look_at:
@@ -117,7 +118,7 @@ class Members:
 
 
 def member_hosts(members: Iterable[Member]) -> frozenset[str]:
-    """Where all are that did not leave: their gossip, and their API for peers."""
+    """The hosts of all members that did not leave: of their gossip, and of their API for peers."""
     there = [member for member in members if member.fate is not Fate.LEFT]
     apis = (_host_of_api(member.meta.api) for member in there if member.meta is not None)
     return frozenset(host for host in (*(host_of(member.address) for member in there), *apis) if host)
@@ -233,7 +234,7 @@ class MembersToReplica:
             self._replica.on_member(node, region=region, alive=alive, rtt_s=rtt_s)
 
     async def set_members(self, members: Sequence[Row]) -> None:
-        """Only another state is a change for those who follow a query."""
+        """Writes the states of members. Only another state is a change for those who follow a query."""
         states = tuple(sorted((member.host, member.state) for member in members))
         changed, self._states = states != self._states, states
         await self._replica.do(lambda storage: storage.set_members(members), touches=changed)

@@ -70,7 +70,7 @@ _ALONE = "this node is in no cluster: start it with `hawker up --advertise HOST`
 
 
 class WorkerInfo(Protocol):
-    """What a node's worker says of it."""
+    """The info of a node as its worker gives it."""
 
     def __call__(self) -> NodeInfo:
         """Without what was found of the drivers."""
@@ -153,14 +153,14 @@ class ClusterHandlers:
         return self._shown(await invites.revoke(call.params.invite_id))
 
     async def list(self, call: Call[NoParams, NoQuery, None]) -> FleetNodes:
-        """What this node says of itself is what it knows, not what it told."""
+        """All nodes of the fleet. This node's own entry is what it knows, not what it told."""
         fleet, mine = self._fleet, self._mine()
         if fleet is None:
             return FleetNodes(nodes=(mine,))
         return FleetNodes(nodes=tuple(mine if node.id == mine.id else node for node in await fleet.nodes()))
 
     async def get(self, call: Call[NodeParams, NoQuery, None]) -> FleetNode:
-        """With what the node says itself, if it answers."""
+        """One node, with what the node says itself, if it answers."""
         node_id, fleet = call.params.node_id, self._fleet
         if node_id == self._node.id:
             return msgspec.structs.replace(self._mine(), info=await self._node_info.whole())

@@ -64,7 +64,8 @@ class FleetNeighbours:
         return ImportedElsewhere(digest=digest, at=_float(found[0][2]), nodes=nodes)
 
     def holders(self, digest: Digest) -> Sequence[NodeId]:
-        """Those of this region first. They take turns, so that not all ask the same one."""
+        """The living nodes that have the image, those of this region first. They take turns, so that not all ask the
+        same one."""
         there = [NodeId(str(node)) for (node,) in self._rows(_HOLDERS, digest, self._me, digest, self._me)]
         living = [node for each in there if (node := self._node_of(each)) is not None and node.alive]
         self._turn += 1
@@ -92,7 +93,7 @@ class PeerSource:
         self._reader = reader
 
     async def manifest(self, digest: Digest | None) -> Stored:
-        """Raises `BadImage`, `Unavailable`."""
+        """The manifest that the neighbour has for `digest`. Raises `BadImage`, `Unavailable`."""
         assert digest is not None, "a neighbour is asked by digest"
         content = bytearray()
         while True:
@@ -161,7 +162,8 @@ class FleetFiles:
         return living[:_MOST_ASKED]
 
     async def piece(self, node: NodeId, app_id: str, digest: Digest, offset: int, count: int) -> bytes:
-        """Raises `NotFound` where the node does not have it, and what a call raises."""
+        """A piece of an app's file that `node` has, of at most `count` bytes from `offset` on. Raises `NotFound` where
+        the node does not have it, and what a call raises."""
         return await self._caller(node, self._me).call(
             HAND_APP_FILE,
             params=HandedFileParams(app_id=app_id, digest=digest),

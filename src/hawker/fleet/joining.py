@@ -50,7 +50,7 @@ _log = bind("hawker.fleet")
 
 
 class Invites:
-    """Of the node `me`. `root` is the root token of the cluster's nodes."""
+    """The invitations of the node `me`. `root` is the root token of the cluster's nodes."""
 
     def __init__(self, store: Store, clock: Clock, root: Secret, me: NodeId) -> None:
         self._store = store
@@ -75,7 +75,7 @@ class Invites:
         return made, to_text(Invitation(cluster=cluster, id=invite_id, secret=secret))
 
     def list(self) -> tuple[InviteRecord, ...]:
-        """The newest first."""
+        """All invitations, the newest first."""
         found = (each for _, each in self._store.scan(INVITES))
         return tuple(sorted(found, key=lambda each: -each.created_at))
 

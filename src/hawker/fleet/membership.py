@@ -38,7 +38,8 @@ NODES = Statement(
 
 
 def fleet_nodes(table: ResultTable, members: Sequence[Member], me: NodeId) -> tuple[FleetNode, ...]:
-    """By region and id. One that gossips and was not heard of by the catalog yet is there, too."""
+    """All nodes of the fleet, by region and id. A node that gossips and was not heard of by the catalog yet is there,
+    too."""
     rows = {str(row[0]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
     known = {member.node: member for member in members}
     found = (_node(node, rows.get(node), known.get(NodeId(node)), me) for node in {*rows, *known})
@@ -120,19 +121,19 @@ CallerOf: TypeAlias = Callable[[NodeId, str], Caller]
 
 
 class Gossip(Mesh, Protocol):
-    """What the fleet asks of gossip beside messages."""
+    """The part of gossip, beside messages, that the fleet asks of it."""
 
     @property
     def keyring(self) -> Ring: ...
 
     def rekey(self, keyring: Ring) -> None:
-        """Use this one from now on, and tell everybody."""
+        """Uses this keyring from now on, and tells everybody."""
 
     def behind(self) -> Sequence[NodeId]:
-        """The living who are not known to have this keyring."""
+        """The living members that are not known to have this keyring."""
 
     def forget(self, node: NodeId, fence: int) -> None:
-        """What this node says in epochs up to `fence` is ignored, at all nodes."""
+        """Forgets `node`: what it says in epochs up to `fence` is ignored, at all nodes."""
 
 
 class Forgets(Protocol):
@@ -175,12 +176,12 @@ class Fleet:
 
     @property
     def cluster(self) -> str:
-        """Its id."""
+        """The id of the cluster."""
         return self._cluster.id
 
     @property
     def api(self) -> str:
-        """Of this node, for others."""
+        """The address of this node's API, for others; empty while it is not known."""
         meta = self._gossip.me.meta
         return meta.api if meta else ""
 
@@ -190,11 +191,12 @@ class Fleet:
 
     @property
     def peers(self) -> Sequence[Peer]:
-        """Those who were known last, as they are written down."""
+        """The nodes that were known last, as they are written down."""
         return self._cluster.peers
 
     async def nodes(self) -> tuple[FleetNode, ...]:
-        """What gossip knows of them, should the catalog be an agent's that is away, slow or wrong."""
+        """All nodes of the fleet; what gossip knows of them, should the catalog be an agent's that is away, slow or
+        wrong."""
         try:
             told = await self._catalog.query(NODES, timeout_s=QUERY_S)
         except HawkerError:
@@ -208,13 +210,14 @@ class Fleet:
         return msgspec.structs.replace(node, state=AWAY)
 
     async def fate(self, node: NodeId) -> str:
-        """As gossip has it; away where only the daemon is, and unknown where nobody has heard of it."""
+        """The fate of `node` as gossip has it; away where only the daemon is, and unknown where nobody has heard of
+        it."""
         fate = next((str(member.fate) for member in self.members if member.node == node), "unknown")
         return AWAY if fate == Fate.DOWN and await self.hosts.look(node) else fate
 
     async def lost_since(self, node: NodeId) -> float | None:
-        """Since when it is down and its host silent: Unix seconds, 0 for one that nobody knows; None while either
-        lives, or the node only left: its host may be up."""
+        """The moment since which the node is down and its host silent: Unix seconds, 0 for a node that nobody knows;
+        None while either lives, or the node only left: its host may be up."""
         member = next((each for each in self.members if each.node == node), None)
         if member is None:
             return 0.0
@@ -223,7 +226,7 @@ class Fleet:
         return member.since
 
     async def node(self, node_id: str) -> FleetNode:
-        """Raises `NotFound`."""
+        """The one node that `node_id` names. Raises `NotFound`."""
         found = one_of(await self.nodes(), node_id)
         if found is None:
             raise NotFound(f"there is no node {node_id!r:.40}: see `hawker node list`")
@@ -244,7 +247,7 @@ class Fleet:
         )
 
     async def forget(self, node_id: str, *, force: bool) -> ForgottenNode:
-        """Raises `NotFound`, and `WrongState` for a node that lives, unless `force`."""
+        """Forgets a node for good. Raises `NotFound`, and `WrongState` for a node that lives, unless `force`."""
         node = await self.node(node_id)
         if node.id == self.me:
             raise WrongState("this is the node itself: ask another one to forget it")
@@ -267,16 +270,17 @@ class Fleet:
         return ClusterKeys(keys=keys, version=ring.version, missing_at=tuple(self._gossip.behind()))
 
     def add_key(self, key: str | None) -> ClusterKeys:
-        """Raises `BadRequest`, `Conflict`."""
+        """Adds `key` to the keyring. Raises `BadRequest`, `Conflict`."""
         return self._rotate(self._gossip.keyring.added(self._bytes_of(key)))
 
     def use_key(self, number: int) -> ClusterKeys:
-        """Raises `BadRequest`, and `Conflict` while somebody would not understand it."""
+        """Makes the key of this number the one that seals. Raises `BadRequest`, and `Conflict` while somebody would not
+        understand it."""
         self._all_have_it()
         return self._rotate(self._gossip.keyring.using(number))
 
     def remove_key(self, number: int) -> ClusterKeys:
-        """Raises `BadRequest`, and `Conflict` while somebody may still use it."""
+        """Removes the key of this number. Raises `BadRequest`, and `Conflict` while somebody may still use it."""
         self._all_have_it()
         return self._rotate(self._gossip.keyring.removed(number))
 

@@ -32,12 +32,12 @@ from hawker.value_object import ValueObject
 MESH_HOSTS, OWN = "mesh_hosts", "self"
 """The source of what the fleet is told of this node's end, and its only key."""
 MAX_ADDRESSES = 100_000
-"""Of other hosts' machines that a host knows the way to."""
+"""The most addresses of other hosts' machines that a host knows the way to."""
 KEEPALIVE_S = 25
-"""So often a packet goes through each tunnel, also where no machine sends any: so its ends shake hands every two
-minutes, and a firewall between them keeps the way open."""
+"""The seconds after which a packet goes through each tunnel, also where no machine sends any: so its ends shake hands
+every two minutes, and a firewall between them keeps the way open."""
 SILENT_S = 200.0
-"""Without a handshake for so long a tunnel is broken: WireGuard gives a session up after 180 s."""
+"""The seconds without a handshake after which a tunnel is broken: WireGuard gives a session up after 180 s."""
 _EVERY_S, _COMPARE_EVERY_S, _QUERY_S, _WAIT_S = 1.0, 60.0, 5.0, 2.0
 _HOSTS = "SELECT node, public_key, endpoint FROM mesh_hosts ORDER BY node"
 _ADDRESSES = (
@@ -56,7 +56,7 @@ class MeshHost(ValueObject, frozen=True, kw_only=True):
 
     node: NodeId
     key: str
-    """WireGuard's, in base64."""
+    """The public key of WireGuard at this host, in base64."""
     endpoint: str
     """An IP address and a UDP port, 1 to 65535."""
 
@@ -71,9 +71,9 @@ class MachineAddress(ValueObject, frozen=True):
     node: NodeId
     machine: MachineId
     network_id: int
-    """0 to 4294967295; with the machine's id it gives the address."""
+    """The number of the private network, 0 to 4294967295; with the machine's id it gives the address."""
     is_peer: bool = False
-    """It is somebody's computer, whose addresses begin with another prefix than machines'."""
+    """The address is that of somebody's computer; it begins with another prefix than those of machines."""
 
     @property
     def prefix(self) -> IPv6Network:
@@ -82,8 +82,8 @@ class MachineAddress(ValueObject, frozen=True):
 
 
 def plan_mesh(me: MeshHost, hosts: Iterable[MeshHost], addresses: Iterable[MachineAddress]) -> Mapping[str, MeshPeer]:
-    """Of several addresses of one machine the first counts: the way to it is one. There is no tunnel to a node of the
-    same host, nor to two nodes with one key."""
+    """The tunnels of the host `me`, with the addresses behind each. Of several addresses of one machine the first
+    counts: the way to it is one. There is no tunnel to a node of the same host, nor to two nodes with one key."""
     ways: dict[NodeId, MeshHost] = {}
     keys = {me.key}
     for host in hosts:
@@ -113,7 +113,7 @@ class SilentTunnel(ValueObject, frozen=True, kw_only=True):
 
 
 def said(tunnel: SilentTunnel) -> str:
-    """In words, for the operator of this host."""
+    """The state of a silent tunnel in words, for the operator of this host."""
     way = "hears nothing of this host" if tunnel.heard else "is not heard by this host"
     return f"its host, at {tunnel.endpoint}, {way} by WireGuard for {tunnel.seconds:.0f} s, and is alive"
 
@@ -128,9 +128,9 @@ class _Seen(ValueObject, frozen=True):
 
 
 class TunnelWatch:
-    """Which tunnels carry nothing, by what the device says of its peers each time that it is looked at. Pure. A
-    handshake needs both directions, so it is the judge; that of the last minutes is enough, whatever else is sent.
-    Figures are compared with themselves, so a clock that jumps changes nothing."""
+    """The judge of which tunnels carry nothing, by what the device says of its peers each time that it is looked at.
+    Pure. A handshake needs both directions, so it is the judge; that of the last minutes is enough, whatever else is
+    sent. Figures are compared with themselves, so a clock that jumps changes nothing."""
 
     def __init__(self) -> None:
         self._of: dict[str, _Seen] = {}
@@ -159,14 +159,14 @@ class TunnelWatch:
 
 class MeshDevice(Protocol):
     async def there(self) -> TunnelDevice:
-        """Raises `Fault` where there is none."""
+        """The device that is there. Raises `Fault` where there is none."""
 
     @property
     def is_there(self) -> bool:
         """Whether there was one a moment ago; nothing is asked of it."""
 
     def take(self, key: MeshKey) -> None:
-        """It has this key from the next `there` on."""
+        """Gives the device this key, from the next `there` on."""
 
 
 class OwnKey(Protocol):
@@ -209,14 +209,15 @@ class FleetMesh:
 
     @property
     def source(self) -> Source:
-        """What the fleet is told of this node's end."""
+        """The source of what the fleet is told of this node's end."""
         return Source(name=MESH_HOSTS, every=lambda: (OWN,), rows=lambda _: (self._row(),))
 
     def _row(self) -> Row:
         return mesh_row(self._me.node, self._me.key, self._me.endpoint)
 
     async def serve(self) -> None:
-        """Until cancelled. What cannot be read or told leaves what was told before."""
+        """Keeps the tunnels as the fleet's hosts need them, until cancelled. What cannot be read or told leaves what
+        was told before."""
         while True:
             self._look = anyio.Event()
             try:
@@ -252,7 +253,8 @@ class FleetMesh:
                 await self._looked.wait()
 
     async def read(self) -> None:
-        """Raises what a query raises, `Fault` where there is no device, and `OSError` when it does not answer."""
+        """Reads what the fleet says and sets the tunnels so. Raises what a query raises, `Fault` where there is no
+        device, and `OSError` when it does not answer."""
         if await in_thread(Pool.HOST, self._own.renewed):
             self._take(self._own.key)
         networks = frozenset(self._networks())

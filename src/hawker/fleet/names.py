@@ -77,12 +77,13 @@ class FarNames:
         self._heard: dict[str, tuple[float, Sequence[NamedMachine]]] = {}
 
     def known(self) -> Sequence[NamedMachine]:
-        """By region; what was heard last counts for a minute while nobody there answers."""
+        """The machines of other regions, by region; what was heard last counts for a minute while nobody there
+        answers."""
         since = self._clock.monotonic() - _FAR_KEPT_S
         return [machine for at, machines in self._heard.values() if at >= since for machine in machines]
 
     async def serve(self) -> None:
-        """Until cancelled."""
+        """Asks other regions for their machines again and again, until cancelled."""
         while True:
             try:
                 await self.ask()
@@ -156,7 +157,8 @@ class FleetNames:
         self._clock = clock
 
     async def serve(self) -> None:
-        """Until cancelled. What cannot be read leaves what was told before."""
+        """Tells the resolver of names of other nodes, until cancelled. What cannot be read leaves what was told
+        before."""
         while True:
             try:
                 await self.read()
@@ -165,7 +167,7 @@ class FleetNames:
             await self._clock.sleep(_EVERY_S)
 
     async def read(self) -> None:
-        """Raises what a query raises."""
+        """Reads the names of other nodes for the networks that are here. Raises what a query raises."""
         networks = self._networks()
         if not networks:
             return

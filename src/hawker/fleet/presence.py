@@ -32,7 +32,7 @@ from hawker.place import Place, default_data_dir
 from hawker.token_bucket import Allowance, TokenBuckets
 
 PORT_OFFSET = 3
-"""From the port of a node's gossip to the one where its host answers."""
+"""The difference from the port of a node's gossip to the port at which its host answers."""
 QUESTION_BYTES = 256
 NONCE_BYTES = 16
 _MAC_BYTES = 32
@@ -48,7 +48,8 @@ _log = log.bind("hawker.presence")
 
 
 class HostWord(msgspec.Struct, frozen=True, kw_only=True):
-    """That a node's host is up. `away_s` is for how many seconds its daemon has been away; 0 while it is there."""
+    """The answer that a node's host is up. `away_s` is for how many seconds its daemon has been away; 0 while it is
+    there."""
 
     node: NodeId
     away_s: float = 0.0
@@ -61,7 +62,7 @@ def question(key: bytes, nonce: bytes) -> bytes:
 
 
 def read_question(keys: Sequence[bytes], data: bytes) -> tuple[bytes, bytes] | None:
-    """The key that it was asked with, and its nonce; None for what is no question of the cluster."""
+    """The key that sealed a question, and its nonce; None for bytes that are no question of the cluster."""
     if len(data) != QUESTION_BYTES or not data.startswith(_ASKS):
         return None
     padded, mac = data[:-_MAC_BYTES], data[-_MAC_BYTES:]
@@ -79,7 +80,7 @@ def answer(key: bytes, nonce: bytes, word: HostWord) -> bytes:
 
 
 def read_answer(key: bytes, nonce: bytes, data: bytes) -> HostWord | None:
-    """None for what is no answer to this question."""
+    """The host's answer to the question with this nonce; None for bytes that are no answer to it."""
     said, mac = data[:-_MAC_BYTES], data[-_MAC_BYTES:]
     head = _SAYS + nonce
     if not said.startswith(head) or not hmac.compare_digest(hmac.digest(key, said, "sha256"), mac):
@@ -91,13 +92,13 @@ def read_answer(key: bytes, nonce: bytes, data: bytes) -> HostWord | None:
 
 
 class DaemonMark:
-    """In `folder`, a file that a daemon has locked for as long as it lives. Whoever looks takes no lock."""
+    """A file in `folder` that a daemon has locked for as long as it lives. Whoever looks takes no lock."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "daemon"
 
     def hold(self) -> int:
-        """For a daemon: the descriptor, to be kept open. Raises `OSError`."""
+        """Locks the file for a daemon and returns its descriptor, to be kept open. Raises `OSError`."""
         held = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.fcntl(held, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
@@ -122,7 +123,8 @@ class DaemonMark:
 
 
 class KnownCluster:
-    """What the node's own file of its cluster says now; nothing while it is in none, or the file cannot be read."""
+    """The cluster as the node's own file of it says now; it is empty while the node is in none, or the file cannot be
+    read."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -132,7 +134,7 @@ class KnownCluster:
 
     @property
     def keys(self) -> Sequence[bytes]:
-        """To authenticate with."""
+        """The cluster's keys to authenticate with."""
         self._read()
         return self._keys
 
@@ -157,7 +159,7 @@ class KnownCluster:
 
 
 class HostPresence:
-    """What the process does. `keys` are those of the cluster now."""
+    """The work of the process that answers for a host. `keys` are those of the cluster now."""
 
     def __init__(self, node: NodeId, keys: Callable[[], Sequence[bytes]], mark: DaemonMark, clock: Clock) -> None:
         self._node = node
@@ -168,14 +170,14 @@ class HostPresence:
         self._away_since: float | None = None
 
     def look(self) -> None:
-        """To be called each second at least: whether the daemon is there."""
+        """Notes whether the daemon is there. To be called each second at least."""
         if self._mark.is_held:
             self._away_since = None
         elif self._away_since is None:
             self._away_since = self._now()
 
     def reply(self, data: bytes, asker: str) -> bytes | None:
-        """To a datagram from the address `asker`; None where it is not answered."""
+        """The answer to a datagram from the address `asker`; None where it is not answered."""
         asked = read_question(self._keys(), data)
         if asked is None or not self._buckets.take(asker.encode(), self._now()):
             return None
@@ -298,7 +300,7 @@ AskHost = Callable[[Member], Awaitable[HostWord | None]]
 
 
 async def nobody(member: Member) -> HostWord | None:
-    """Where hosts answer nothing."""
+    """Asks nobody and returns None: for a cluster where hosts answer nothing."""
     return None
 
 
@@ -335,7 +337,7 @@ class HostAsker:
 
 
 class HostWatch:
-    """What is known of the hosts of nodes that are down. `lost_after_s`: a daemon that is away for so long counts as a
+    """The knowledge of the hosts of nodes that are down. `lost_after_s`: a daemon that is away for so long counts as a
     lost host; never when it is None."""
 
     def __init__(
@@ -348,7 +350,7 @@ class HostWatch:
         self._words: dict[NodeId, tuple[float, HostWord | None]] = {}
 
     async def serve(self) -> None:
-        """Until cancelled. Nobody is asked while every node is there."""
+        """Asks the hosts of nodes that are down, until cancelled. Nobody is asked while every node is there."""
         while True:
             down = [member for member in self._members() if member.fate is Fate.DOWN]
             for gone in self._words.keys() - {member.node for member in down}:
@@ -365,7 +367,7 @@ class HostWatch:
         return word is not None and self._clock.monotonic() - at < _SHOWN_S and not self._counts_as_lost(word)
 
     async def look(self, node: NodeId) -> bool:
-        """As `is_away`, asking now where nobody was asked a moment ago."""
+        """The answer of `is_away`, asking the host now where it was not asked a moment ago."""
         at, _ = self._words.get(node, (float("-inf"), None))
         if self._clock.monotonic() - at >= _TRUSTED_S:
             for member in self._members():

@@ -62,8 +62,9 @@ _log = bind("hawker.publish")
 
 
 class Source(ValueObject, frozen=True, kw_only=True):
-    """Where rows come from: `every` has the keys of all that there is now, `rows` are those of one key as they are now,
-    none when it is gone. A `calm` one may wait a little; one that is `looked_at` tells nobody of its changes."""
+    """A source of rows for the catalog: `every` has the keys of all that there is now, `rows` are those of one key as
+    they are now, none when it is gone. A `calm` source may wait a little; a source that is `looked_at` tells nobody of
+    its changes."""
 
     name: str
     """Unique among sources: that of the bucket whose records its rows are made of, or a word of its own."""
@@ -74,7 +75,7 @@ class Source(ValueObject, frozen=True, kw_only=True):
 
 
 class PublishedRows:
-    """What the catalog was told. Pure."""
+    """The rows that the catalog was told. Pure."""
 
     def __init__(self) -> None:
         self._told: dict[RowKey, bytes] = {}
@@ -86,14 +87,14 @@ class PublishedRows:
         self._of = {}
 
     def changes(self, source: str, key: str, rows: Iterable[Row]) -> "RowChanges":
-        """What is to be told so that the catalog has exactly `rows` of this key."""
+        """The changes to tell so that the catalog has exactly `rows` of this key."""
         wanted = {row.at: row for row in rows}
         gone = self._of.get((source, key), frozenset()) - wanted.keys()
         new = tuple(row for at, row in wanted.items() if self._told.get(at) != row.digest)
         return RowChanges(source=source, key=key, new=new, gone=tuple(sorted(gone, key=repr)), rows=frozenset(wanted))
 
     def strays(self) -> tuple[RowKey, ...]:
-        """What the catalog has and no source does, once every source was asked."""
+        """The rows that the catalog has and no source does, once every source was asked."""
         owned = {at for rows in self._of.values() for at in rows}
         return tuple(at for at in self._told if at not in owned)
 
@@ -113,12 +114,12 @@ class PublishedRows:
 
 
 class RowChanges(ValueObject, frozen=True, kw_only=True):
-    """Of one key of a source; `rows` is all that it then has."""
+    """The changes of one key of a source; `rows` is all that it then has."""
 
     source: str
-    """Its name."""
+    """The name of the source."""
     key: str
-    """One of those that the source's `every` gives."""
+    """The key, one of those that the source's `every` gives."""
     new: tuple[Row, ...]
     gone: tuple[RowKey, ...]
     rows: frozenset[RowKey]
@@ -168,12 +169,12 @@ class Publisher:
 
     @property
     def troubles(self) -> Sequence[str]:
-        """For people; empty when all is well."""
+        """The troubles of publishing, as sentences for people; empty when all is well."""
         return [f"the catalog does not take what this node tells it: {self._refused}"] if self._refused else []
 
     async def settled(self, *, timeout_s: float) -> Token | None:
-        """Where the catalog's stream is once it has all that was noted so far; None when that takes too long, or
-        nothing was ever told."""
+        """The place in the catalog's stream once it has all that was noted so far; None when that takes longer than
+        `timeout_s` seconds, or nothing was ever told."""
         asked = self._asked
         with anyio.move_on_after(timeout_s):
             while not self._sound or self._done < asked:
@@ -188,7 +189,8 @@ class Publisher:
         return str(token) if token is not None else f"{self._node}:{UNTOLD}"
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled. Nobody waits for the first comparison."""
+        """Compares the catalog with the sources and then follows their changes, until cancelled. Nobody waits for the
+        first comparison."""
         task_status.started()
         while True:
             try:
@@ -287,9 +289,9 @@ ALL = "all"
 
 
 class PublishedState(ValueObject, frozen=True, kw_only=True):
-    """What a worker has that others are told of. `health_of` are the results of a machine's checks, `room` is what the
-    host has to sell, `images` are the digests of the images that are here, `image_names` are the names of uploads, each
-    with its digest and when it was given."""
+    """The state of a worker that others are told of. `health_of` are the results of a machine's checks, `room` is what
+    the host has to sell, `images` are the digests of the images that are here, `image_names` are the names of uploads,
+    each with its digest and when it was given."""
 
     node: NodeId
     store: Reader

@@ -19,7 +19,7 @@ from hawker.record.org import QUOTAS, Amount, QuotaRecord, QuotaRule
 from hawker.store.contract import Reader
 
 LOOK_S, CALM_LOOK_S = 0.25, 1.0
-"""Between two looks: where there are quotas, and where there are none."""
+"""The seconds between two looks: where there are quotas, and where there are none."""
 USAGE = "quota_usage"
 _QUERY_S = 5.0
 _SET = "SELECT subject, limits, at, by FROM quotas WHERE node <> ?"
@@ -83,7 +83,7 @@ class QuotaExchange:
         quotas.listen(lambda subject: note(USAGE, subject))
 
     async def serve(self) -> None:
-        """Until cancelled. What cannot be read stays as it was."""
+        """Reads the fleet's quotas again and again, until cancelled. What cannot be read stays as it was."""
         while True:
             try:
                 await self.look()

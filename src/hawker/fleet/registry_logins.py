@@ -29,7 +29,7 @@ _OF_ORG = "SELECT node, registry, username, at, by, gone FROM registry_logins WH
 
 
 def login_source(node: NodeId, store: Reader) -> Source:
-    """What this node tells of its logins."""
+    """The source of this node's logins to registries for the catalog."""
 
     def rows(key: str) -> Iterable[Row]:
         record = store.get(REGISTRY_LOGINS, key)

@@ -72,14 +72,14 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "challenges": ("app", "token", "answer"),
     "peers": ("network", "id"),
 }  # fmt: skip
-"""What this version of Hawker publishes; others' columns keep their defaults."""
+"""The columns of each table that this version of Hawker publishes; others' columns keep their defaults."""
 
 _TOLD = {"health": COLUMNS["health"].index("updated_at")}
 
 
 class RowKey(ValueObject, frozen=True, kw_only=True):
     table: str
-    """Of the catalog."""
+    """The name of the catalog's table."""
     key: tuple[Value, ...]
 
 
@@ -91,22 +91,22 @@ class Row(ValueObject, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> bytes:
-        """The same for rows that say the same. When a check was last asked is not worth saying again, and SQLite gives
-        back whole numbers as whole ones or not, as the column has it."""
+        """A digest that is the same for rows that say the same. When a check was last asked is not worth saying again,
+        and SQLite gives back whole numbers as whole ones or not, as the column has it."""
         told = self.values[: _TOLD.get(self.at.table)]
         plain = [int(value) if isinstance(value, float) and value.is_integer() else value for value in told]
         return hashlib.blake2b(msgspec.msgpack.encode(plain), digest_size=16).digest()
 
 
 class NodeFacts(ValueObject, frozen=True, kw_only=True):
-    """What a node says of itself beside its record."""
+    """The facts that a node says of itself beside its record."""
 
     api: str
     """The URL at which other nodes ask it."""
     version: str
-    """Of hawker, as it runs now."""
+    """The version of Hawker that runs now."""
     drivers: tuple[str, ...]
-    """Names of what runs machines there."""
+    """The names of the drivers of the node."""
     labels: Mapping[str, str]
     started_at: float
     """Unix seconds: when its daemon began."""
@@ -127,7 +127,8 @@ def node_row(record: NodeRecord, said: NodeFacts) -> Row:
 
 
 def app_row(node: NodeId, record: AppRecord) -> Row:
-    """Of several homes the one of the latest reign counts, which is the largest number; 0 is none."""
+    """The row of an app, at its home with the number of its reign. Of several homes the one of the latest reign counts,
+    which is the largest number; 0 is none."""
     home = record.home is None or record.home == node
     return _row("apps", (node, record.name), (record.org, 1 + record.reign if home else 0, _json(record)))
 
@@ -151,7 +152,7 @@ def machine_row(node: NodeId, record: MachineRecord) -> Row:
 
 
 def address_rows(node: NodeId, record: MachineRecord) -> Iterator[Row]:
-    """None for a machine that is going, or that is on no private network."""
+    """The row of a machine's private address; none for a machine that is going, or that is on no private network."""
     if record.state not in GONE and record.network.private_ip.startswith("fdaa:"):
         values = (record.app, record.network.network_id, record.generation)
         yield _row("addresses", (node, record.id), values)
@@ -165,7 +166,7 @@ def served_rows(node: NodeId, record: MachineRecord) -> Iterator[Row]:
 
 
 def services_served(services: Iterable[Service]) -> list[Service]:
-    """Without what only the machine's own host needs to know: limits, checks, rest."""
+    """The services that have ports, without what only the machine's own host needs to know: limits, checks, rest."""
     return [
         replace(each, concurrency=None, checks=None, autostop=None, autostart=None, min_machines_running=None)
         for each in services
@@ -253,7 +254,7 @@ def usage_row(node: NodeId, subject: str, amount: Amount) -> Row:
 
 
 def login_row(node: NodeId, record: LoginRecord) -> Row:
-    """Without the password."""
+    """The row of a login to a registry, without the password."""
     values = (record.username, record.at, record.by, int(record.gone))
     return _row("registry_logins", (node, record.org, record.registry), values)
 
@@ -285,7 +286,7 @@ def own_rows(table: str, node: NodeId) -> Statement:
 
 
 def row_of(table: str, found: tuple[Value, ...]) -> Row:
-    """Of an answer to `own_rows`."""
+    """The row of `table` that is in an answer to `own_rows`."""
     width = len(KEYS[table])
     return _row(table, found[:width], found[width:])
 
