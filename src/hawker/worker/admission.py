@@ -27,7 +27,7 @@ _GPUS = "GPUs"
 
 
 class Granted(ValueObject, frozen=True):
-    """What a machine holds from now on; `gpus` beside those that it holds already."""
+    """The part of the node that a machine holds from now on; `gpus` are those beside the ones that it holds already."""
 
     holds: Resources
     gpus: tuple[Gpu, ...]
@@ -71,7 +71,8 @@ class Admission:
         return msgspec.structs.replace(record, gpus=gpus)
 
     def admit(self, tx: Reader, record: MachineRecord, config: MachineConfig) -> Granted:
-        """What the machine will hold; what it holds already counts as free. Raises `Conflict` when the host is full."""
+        """The resources that the machine will hold; what it holds already counts as free. Raises `Conflict` when the
+        host is full."""
         asked, room = room_for(self._settings, self._driver.features.overhead_mib, config), self._room()
         missing = shortfall(room, self._table.used(tx).minus(record.holds), asked)
         gpus = claim(tx, room.gpus, config, record)

@@ -47,7 +47,7 @@ class AppTable:
         self._volumes = volumes
 
     async def create(self, name: str, *, org: str | None, network: str | None, key: str | None) -> AppRecord:
-        """Raises `NameTaken`; the same idempotency key and name return the first app."""
+        """Creates an app; the same idempotency key and name return the first app. Raises `NameTaken`."""
         checked, org, network = app_name(name), org or DEFAULT_ORG, network_name(network)
         own, number = self._clock.token_bytes(8).hex(), int.from_bytes(self._clock.token_bytes(4), "big") >> 1
         now = self._clock.now()
@@ -89,8 +89,8 @@ class AppTable:
         return self._volumes.count(reader, name)
 
     async def delete(self, name: str, *, force: bool = False) -> None:
-        """Raises `WrongState` while the app has machines, or volumes that are not to go: `force` lets go of those, and
-        they can be undeleted for a while."""
+        """Deletes an app. Raises `WrongState` while the app has machines, or volumes that are not to go: `force` lets
+        go of those, and they can be undeleted for a while."""
 
         def apply(tx: Tx) -> None:
             self.get(tx, name)
@@ -132,7 +132,7 @@ _log = bind("hawker.files")
 
 
 class FilesOfApp(ValueObject, frozen=True):
-    """Whose files are meant."""
+    """The app whose files are meant."""
 
     id: str
     """The app's id: its secrets are sealed for it, so that a later app of that name cannot open them."""
@@ -146,7 +146,8 @@ class FileNeighbours(Protocol):
         """Living nodes that know the app."""
 
     async def piece(self, node: NodeId, app_id: str, digest: Digest, offset: int, count: int) -> bytes:
-        """Raises `NotFound` where that node does not have the file."""
+        """At most `count` bytes of a file from `offset` on, as `node` has it. Raises `NotFound` where that node does
+        not have the file."""
 
 
 class AppFiles:
@@ -162,18 +163,19 @@ class AppFiles:
         self._fetching = KeyedLocks[tuple[str, str]]()
 
     def meet(self, neighbours: FileNeighbours) -> None:
-        """From now on files come from other nodes, too."""
+        """Has files come from other nodes, too, from now on."""
         self._neighbours = neighbours
 
     def path(self, app_id: str, digest: str) -> Path:
         return self._blobs(app_id).path(Digest(digest))
 
     def bytes_of(self, app_id: str) -> int:
-        """How much of the disk they are."""
+        """The bytes that the app's files take of the disk."""
         return sum(self._stored(app_id).values())
 
     def size_of(self, app_id: str, digest: str) -> int | None:
-        """In bytes; None when it is not here. Whoever asks is about to name it: its last hour begins anew."""
+        """The size of a file in bytes; None when it is not here. Whoever asks is about to name it: its last hour begins
+        anew."""
         try:
             os.utime(self.path(app_id, _checked(digest)))
             return self.path(app_id, digest).stat().st_size

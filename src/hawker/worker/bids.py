@@ -47,7 +47,7 @@ class Bidder:
         self._known: OrderedDict[bytes, _Wanted | Bid] = OrderedDict()
 
     def quotes(self, asks: Iterable[msgspec.Raw]) -> tuple[Bid, ...]:
-        """One for each. Equal asks are worked out once."""
+        """One bid for each of `asks`. Equal asks are worked out once."""
         counter = _Counter(self._parts)
         known: dict[bytes, Bid] = {}
         bids = []
@@ -246,7 +246,7 @@ class _Counter:
 
 
 def asked_by(parts: AssembledWorker, machine: CreateMachineRequest) -> Resources:
-    """What a machine would hold of the node from the first moment."""
+    """The resources that a machine would hold of the node from the first moment."""
     return (
         Resources()
         if machine.skip_launch

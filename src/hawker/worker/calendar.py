@@ -28,7 +28,7 @@ _log = bind("hawker.calendar")
 
 
 def due_at(record: MachineRecord) -> float | None:
-    """When the machine is to be started next; None when it runs, or has no schedule."""
+    """The moment in Unix seconds at which the machine is to be started next; None when it runs, or has no schedule."""
     schedule = record.config.schedule
     if schedule is None or record.state not in OFF:
         return None

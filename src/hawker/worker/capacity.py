@@ -55,8 +55,9 @@ class PromisedDisk:
 
     @property
     def usable_bytes(self) -> int:
-        """Never more than when it was measured last. Who has a promise and writes since makes it less until the next
-        look; who gives back makes room for at most as much of what others wrote since."""
+        """The bytes that the disk has for promises, never more than when it was measured last. Whoever has a promise
+        and writes since makes it less until the next look; whoever gives back makes room for at most as much of what
+        others wrote since."""
         return min(self.free_bytes, self._measured.free_bytes) + self._measured.stored_bytes
 
     async def serve(self, clock: Clock) -> None:
@@ -143,7 +144,7 @@ def usual_layer_mib(settings: Settings, disk: DiskSpace, promised_mib: int) -> i
 
 
 def at_rest(record: MachineRecord) -> Resources:
-    """Of one that is off: nothing, but the disk that its writable layer takes if that is kept."""
+    """The resources of a machine that is off: none, but the disk that its writable layer takes if that is kept."""
     if persistence(record.config) is Persist.NEVER:
         return Resources()
     return Resources(disk_mib=record.holds.disk_mib)
@@ -173,8 +174,8 @@ def room_for(settings: Settings, overhead_mib: int, config: MachineConfig) -> Re
 
 
 def resources(config: MachineConfig, disk_mib: int) -> Resources:
-    """What a machine with this config takes of its node while it runs; `disk_mib` where it asks for no root filesystem
-    of a size."""
+    """The resources that a machine with this config takes of its node while it runs; `disk_mib` counts where the config
+    asks for no root filesystem of a size."""
     size = guest(config)
     performance = size.cpu_kind == "performance"
     return Resources(

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Changes:
-    """One event per machine that somebody waits for; set and dropped at each change."""
+    """The events of machines that somebody waits for, one for each; it is set and dropped at each change."""
 
     def __init__(self) -> None:
         self._waiting: dict[MachineId, anyio.Event] = {}
@@ -45,7 +45,7 @@ class Changes:
 
     @property
     def waiting(self) -> int:
-        """For how many machines somebody waits."""
+        """The number of machines that somebody waits for."""
         return len(self._waiting)
 
     def _leave(self, machine_id: MachineId, event: anyio.Event) -> None:

@@ -153,7 +153,7 @@ class EdgeDoor:
         self._hear_addresses.append(hear)
 
     async def watch_addresses(self) -> None:
-        """Of a node alone. Until cancelled."""
+        """Tells the edge the addresses of apps again and again, on a node alone; until cancelled."""
         while self._gate is None:
             networks = networks_here(self._store)
             given = sorted(self._store.scan(IPS), key=lambda each: each[1].created_at)
@@ -173,7 +173,7 @@ class EdgeDoor:
 
     @property
     def private_addresses(self) -> Mapping[int, frozenset[str]]:
-        """Those that machines of this host may ask for, by network."""
+        """The private addresses of apps that machines of this host may ask for, by network."""
         found: dict[int, set[str]] = {}
         for each in self._app_addresses:
             if each.is_private:
@@ -182,7 +182,8 @@ class EdgeDoor:
 
     @property
     def api_socket(self) -> tuple[Path, int | None] | None:
-        """Where the edge brings calls of the node's API to, and who the edge is; None where it takes none."""
+        """The path of the socket to which the edge brings calls of the node's API, and the edge's user; None where the
+        edge takes none."""
         return (self._host.folder / API_SOCKET, self._host.user) if self._api is not None else None
 
     @property
@@ -298,7 +299,7 @@ class EdgeDoor:
                 yield MachineChanged(machine=self._route(record))
 
     def whole(self) -> AllMachines:
-        """What a connection begins with, in one message."""
+        """The state with which a connection begins, in one message."""
         return msgspec.structs.replace(
             self._beginning(), machines=tuple(self._machines()), certificates=tuple(self._sealed())
         )
@@ -347,14 +348,14 @@ class EdgeDoor:
             self.give_keys()
 
     def give_keys(self) -> None:
-        """To the edge: what opens certificates, what it speaks to other hosts' edges with, and
+        """Gives the edge the key that opens certificates, the identity with which it speaks to other hosts' edges, and
         no other secret. A disk that is full costs the certificates of a node that never had any."""
         self._give(CERTIFICATE_KEY, self._certificates.key)
         if self._identity is not None:
             self._give(NODE_IDENTITY, self._identity().encode())
 
     def order_processes(self) -> None:
-        """How many serve, from the next beginning of the edge on."""
+        """Writes how many edge processes serve, from the next beginning of the edge on."""
         place, processes = self._host.folder / PROCESSES, self._host.processes
         if processes == 1:
             place.unlink(missing_ok=True)
@@ -456,8 +457,8 @@ def _app_address(key: str, record: IpRecord) -> AppAddress:
 
 
 def hosts_of(record: MachineRecord, *, own: bool) -> tuple[str, ...]:
-    """Where a machine is reached from its host; `own` says that machines have addresses of their own. IPv4 first: apps
-    are told to listen on 0.0.0.0."""
+    """The addresses at which a machine is reached from its host; `own` says that machines have addresses of their own.
+    IPv4 comes first: apps are told to listen on 0.0.0.0."""
     if not own:
         return ("127.0.0.1", "::1")
     return (*([record.network.ipv4] if record.network.ipv4 else ()), record.network.private_ip)
@@ -487,7 +488,7 @@ def idle_s(record: MachineRecord, default: float) -> float:
 
 
 def published_at(asked: str, addresses: tuple[str, ...]) -> str:
-    """Where a machine's ports are published, of what is allowed; empty for nowhere."""
+    """The address at which a machine's ports are published, of those that are allowed; empty for nowhere."""
     if not asked or not addresses:
         return ""
     if asked == EVERYWHERE or asked in addresses:

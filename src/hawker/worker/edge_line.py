@@ -45,7 +45,7 @@ class EdgeLink:
         self._sending = anyio.Lock()
 
     async def send(self, *messages: ToEdge) -> None:
-        """What cannot be sent need not be: a new connection begins with everything."""
+        """Sends messages to the edge. What cannot be sent need not be: a new connection begins with everything."""
         if messages:
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 async with self._sending:
@@ -53,7 +53,7 @@ class EdgeLink:
 
 
 class Unsaid:
-    """What one process of the edge is to be told: everything, or these machines."""
+    """The news that one process of the edge is to be told: everything, or these machines."""
 
     def __init__(self) -> None:
         self._whole = False
@@ -110,22 +110,23 @@ class EdgeLine:
         await self._call(lambda call: asked(call=call), wait_s + 1)
 
     async def report(self, *, apps: bool = False) -> EdgeReport:
-        """Of all processes together, with the figures of `apps`, if they are wanted. Raises `Unavailable` when there is
-        no edge."""
+        """The report of all processes together, with the figures of `apps`, if they are wanted. Raises `Unavailable`
+        when there is no edge."""
         said = await self.reports(apps=apps)
         if not said:
             raise Unavailable("the edge of this host is not there: it begins with the first machine that needs it")
         return merged(said)
 
     async def reports(self, *, apps: bool = False) -> list[EdgeReport]:
-        """Of each process."""
+        """The report of each process, by its number."""
         found = await self._call(lambda call: AskReport(call=call, apps=apps), _REPORT_WITHIN_S)
         return sorted((each for each in found if isinstance(each, EdgeReport)), key=lambda each: each.process)
 
     async def explain(
         self, app: AppName, host: str, port: int, *, tls: bool, udp: bool, request: AskedRequest
     ) -> tuple[ExplainedDoor, ...]:
-        """Raises `Unavailable` when there is no edge, or an older one that does not explain."""
+        """The doors at which the edge would take this request, and what would become of it. Raises `Unavailable` when
+        there is no edge, or an older one that does not explain."""
         asked = partial(AskRoute, app=app, host=host, port=port, tls=tls, udp=udp, request=request)
         found = await self._call(lambda call: asked(call=call), _REPORT_WITHIN_S)
         said = [each.doors for each in found if isinstance(each, RouteExplained)]

@@ -28,7 +28,8 @@ ON_PURPOSE = frozenset({State.STOPPING, State.RESTARTING, State.UPDATING, State.
 
 
 class Followup(ValueObject, frozen=True):
-    """What to do about an exit: nothing (a flow is at it), start again after a delay, destroy, or tidy up and rest."""
+    """The decision about an exit: nothing (a flow is at it), start again after a delay, destroy, or tidy up and
+    rest."""
 
     record: MachineRecord
     restart_after_s: float | None = None

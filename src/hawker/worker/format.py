@@ -30,8 +30,8 @@ class Upgrade(ValueObject, frozen=True):
 
 
 class Edition(ValueObject, frozen=True):
-    """What one version of Hawker writes and reads. A reader of format `needs` can read what it writes; `reads` is the
-    oldest format that it can bring up to its own."""
+    """The formats that one version of Hawker writes and reads. A reader of format `needs` can read what it writes;
+    `reads` is the oldest format that it can bring up to its own."""
 
     hawker: str
     """Its version, for messages."""
@@ -50,7 +50,7 @@ THIS = Edition(hawker=VERSION, format=1, needs=0, reads=0)
 
 
 def judge(found: Format, mine: Edition) -> Format:
-    """What the directory's format is once `mine` writes there. Raises `CannotStart` when it must not."""
+    """The format of the directory once `mine` writes there. Raises `CannotStart` when it must not."""
     if found.needs > mine.format:
         raise CannotStart(
             f"the data directory was written by hawker {found.needs_hawker}, whose format {found.needs} this hawker"
@@ -71,8 +71,8 @@ def judge(found: Format, mine: Edition) -> Format:
 
 
 async def enter(store: Store, mine: Edition = THIS) -> None:
-    """Before anything else is read: may this version be here, and can it read what a boot reads? Upgrades what is
-    older. Raises `CannotStart`, and `Fault` naming a record that is damaged."""
+    """Checks, before anything else is read, that this version may be here and can read what a boot reads. Upgrades what
+    is older. Raises `CannotStart`, and `Fault` naming a record that is damaged."""
     found = store.get(FORMATS, "self") or BEFORE_FORMATS
     after = judge(found, mine)
     if after != found:

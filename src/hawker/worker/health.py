@@ -37,39 +37,40 @@ Say = Callable[[AppName, KeptLine], None]
 
 
 class Probe(ValueObject, frozen=True):
-    """What to ask, and in whose share. `path` None is a plain TCP connection. Where the machine has an IPv4 address, it
-    is tried first: apps are told to listen on 0.0.0.0, and one that does is reached by no address of IPv6."""
+    """A question to a port of a machine, in the share of its app and machine. `path` None is a plain TCP connection. Where the machine
+    has an IPv4 address, it is tried first: apps are told to listen on 0.0.0.0, and one that does is reached by no
+    address of IPv6."""
 
     host: str
     """The address at which its host reaches the machine, an IPv6 one for a machine with a network of its own."""
     port: int
-    """1 to 65535."""
+    """The port, 1 to 65535."""
     timeout_s: float
     """Seconds from when its turn has come; without an answer by then it fails."""
     method: str = "GET"
-    """Of HTTP, in upper case."""
+    """The method of HTTP in upper case."""
     path: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     """Names and values, in order; a name may come more than once."""
     tls: bool = False
-    """HTTP over TLS."""
+    """The probe speaks HTTP over TLS."""
     tls_verify: bool = True
     """The certificate has to be a valid one; otherwise any will do."""
     tls_server_name: str | None = None
-    """What is asked for by SNI, and what the certificate must be for; None for `host`."""
+    """The name that is asked for by SNI, and for which the certificate must be; None for `host`."""
     app: str = ""
     """The name of the app in whose share it counts."""
     machine: str = ""
     """The id of the machine in whose share it counts."""
     ipv4: str | None = None
-    """The machine's; None where it has none."""
+    """The machine's IPv4 address; None where it has none."""
 
 
 class ProbeResult(ValueObject, frozen=True):
     passing: bool
-    """It was connected, or the status was 200 to 299."""
+    """The connection was made, or the status was 200 to 299."""
     output: str
-    """What was answered, or why nothing was: at most some 2,048 characters, from a stranger."""
+    """The answer, or why there was none: at most some 2,048 characters, from a stranger."""
 
 
 class Prober(Protocol):

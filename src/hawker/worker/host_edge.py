@@ -31,7 +31,7 @@ class HostEdge:
         self._clock = clock
 
     async def serve(self) -> None:
-        """Until cancelled."""
+        """Keeps the edge of this host, until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.door.watch_addresses)
             tasks.start_soon(self._keep_addresses)

@@ -32,7 +32,7 @@ class IdPool(ValueObject, frozen=True):
 
 
 def id_pool(settings: Settings, features: Features) -> IdPool | None:
-    """None where machines have no ids of their own."""
+    """The pool of ids for machines; None where machines have no ids of their own."""
     if not features.user_namespace:
         return None
     first, _ = id_bounds(settings.userns_ids)

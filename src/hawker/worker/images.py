@@ -19,13 +19,13 @@ _AT_ONCE = 4  # registries are asked for so many images of one order at the same
 
 
 class Resolver(Protocol):
-    """What knows the meaning of an image's name (`image.cache.ImageCache` is one)."""
+    """The one that knows the meaning of an image's name (`image.cache.ImageCache` is one)."""
 
     async def resolve(self, reference: str, credentials: Credentials | None, *, org: ImageReader) -> Resolved: ...
 
 
 class Logins(Protocol):
-    """Who organizations are at registries (`secret.registry_logins.RegistryLogins`)."""
+    """The logins of organizations at registries (`secret.registry_logins.RegistryLogins`)."""
 
     async def for_image(self, org: str, reference: str) -> Credentials | None: ...
 
@@ -88,7 +88,7 @@ async def _resolve_all(images: OrgImages, names: Sequence[str]) -> dict[str, Res
 
 
 def needed(version: Versioned) -> tuple[Resolved, ...]:
-    """What its root filesystems are made from, each image once."""
+    """The images that the root filesystems of a version are made from, each once."""
     images = version.container_images.values() if version.container_images else (version.image,)
     return tuple({image.digest: image for image in images}.values())
 

@@ -41,14 +41,16 @@ EGRESS = frozenset({"egress_v4", "egress_v6", "egress_pair"})
 
 
 class IpRequest(ValueObject, frozen=True, kw_only=True):
-    """What a caller asks for; empty is not said. `network` and `org` are of a `private_v6`."""
+    """A caller's request for an address; a field that is empty is not said. `network` and `org` are of a
+    `private_v6`."""
 
     type: str
     """`v4`, `v6`, `shared_v4` or `private_v6`; another one is refused."""
     region: str = ""
     """A code, or `global`; it must lead here, as an address is this node's."""
     service_name: str = ""
-    """At most 63 characters, for the owner. Who asks for the address of another service is refused."""
+    """The name of the service, for the owner, at most 63 characters. Whoever asks for the address of another service is
+    refused."""
     network: str = ""
     org: str = ""
 
@@ -71,7 +73,7 @@ class IpAllocator:
         }
 
     def list(self, app: str) -> list[IpRecord]:
-        """In the order in which they were given."""
+        """The addresses of `app`, in the order in which they were given."""
         return sorted((record for _, record in self._store.scan(IPS, f"{app}/")), key=lambda record: record.id)
 
     async def allocate(self, app: str, wish: IpRequest) -> IpRecord:
@@ -115,7 +117,7 @@ class IpAllocator:
         return await self._store.write(apply)
 
     async def release(self, app: str, text: str) -> None:
-        """Raises `NotFound`."""
+        """Takes an address from `app`. Raises `NotFound`."""
         ip = _canonical(text)
 
         def apply(tx: Tx) -> None:
@@ -177,7 +179,7 @@ class _Network(ValueObject, frozen=True):
 
 
 def release_all(tx: Tx, app: str) -> None:
-    """With the app, in the transaction that removes it."""
+    """Takes all addresses from an app, in the transaction that removes it."""
     for _, record in list(tx.scan(IPS, f"{app}/")):
         _forget(tx, app, record)
 

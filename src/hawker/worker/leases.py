@@ -28,7 +28,8 @@ def new(clock: Clock, owner: str, description: str, ttl_s: float) -> Lease:
 
 
 def taken(record: MachineRecord, nonce: str | None, now: float, fresh: Lease) -> Lease:
-    """What `fresh` makes: a new lease, or its own kept longer when `nonce` is the holder's. Raises `LeaseHeld`."""
+    """The lease that `fresh` makes: a new lease, or the held one kept longer when `nonce` is the holder's. Raises
+    `LeaseHeld`."""
     check(record, nonce, now)
     held = current_lease(record, now)
     if held is None:

@@ -51,20 +51,21 @@ class MachineMemory:
         self._room = room
 
     async def read(self, record: MachineRecord) -> Memory:
-        """Raises `NotServed` where machines have no limits, `WrongState` when this one has no instance."""
+        """The memory of a machine's instance. Raises `NotServed` where machines have no limits, `WrongState` when this
+        one has no instance."""
         self._check_served()
         if record.state not in WITH_INSTANCE:
             raise WrongState(f"unable to read the memory of machine from current state: '{record.state}'")
         return await self._driver.memory(record.id)
 
     async def reclaim(self, record: MachineRecord, amount_mib: int) -> int:
-        """How much it was in fact."""
+        """Reclaims memory of a machine and returns how many MiB it was in fact."""
         await self.read(record)
         return await self._driver.reclaim_memory(record.id, amount_mib)
 
     async def set_limit(self, target: MachineTarget, limit_mib: int) -> Memory:
-        """Raises `Conflict` when the host is full or another change is under way, `WrongState` when the machine uses
-        more than that."""
+        """Sets the limit of a machine's memory. Raises `Conflict` when the host is full or another change is under way,
+        `WrongState` when the machine uses more than that."""
         self._check_served()
 
         def apply(tx: Tx) -> RunId:

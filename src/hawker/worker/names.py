@@ -45,7 +45,7 @@ _log = bind("hawker.dns")
 
 
 class ZoneBook(ValueObject, frozen=True):
-    """What of the platform's own domain the resolver answers to the world."""
+    """The part of the platform's own domain that the resolver answers to the world."""
 
     domain: str
     """The zone: apps have their names directly below it."""
@@ -55,7 +55,7 @@ class ZoneBook(ValueObject, frozen=True):
     """Addresses that names of apps without addresses of their own lead to."""
     certificates: Certificates
     api_hostname: str = ""
-    """That of the node's API, which leads to `shared`; empty: it has none."""
+    """The host name of the node's API, which leads to `shared`; empty: it has none."""
 
     def known(self, addresses: tuple[NamedAddress, ...]) -> KnownZone:
         places = tuple(each.rpartition(":")[0].strip("[]") for each in self.listen)
@@ -110,14 +110,14 @@ class NameBook:
             zone.certificates.listen(self._note_proofs)
 
     def tell_others(self, apps: Sequence[NamedApp], machines: Sequence[NamedMachine]) -> None:
-        """What other nodes have, as it is now: all of it."""
+        """Takes the apps and machines that other nodes have, as they are now: all of them."""
         others = (tuple(apps), tuple(machines))
         if others != self._others:
             self._others = others
             self._news.set()
 
     def tell_peers(self, peers: Sequence[NamedPeer]) -> None:
-        """Of other nodes, as they are now: all of them."""
+        """Takes the peers of other nodes, as they are now: all of them."""
         if tuple(peers) != self._far_peers:
             self._far_peers = tuple(peers)
             self._news.set()
@@ -137,7 +137,8 @@ class NameBook:
         self._news.set()
 
     async def serve(self, guard: ProcessGuard) -> None:
-        """From the first machine or peer on, or at once where there is a zone; until cancelled."""
+        """Writes the names for the resolver, from the first machine or peer on, or at once where there is a zone; until
+        cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_peers)
             while self._zone is None and not (guard.is_there or networks_here(self._store)):
@@ -175,7 +176,7 @@ class NameBook:
         self._news = anyio.Event()
 
     def networks(self) -> frozenset[int]:
-        """Those that have machines here."""
+        """The networks that have machines here."""
         return networks_here(self._store)
 
     def known(self) -> KnownNames:

@@ -61,7 +61,7 @@ class ConfigChange(ValueObject, frozen=True):
     config: MachineConfig
     image: Resolved
     launch: bool
-    """It is started with the new config; otherwise it is left off."""
+    """The machine is started with the new config; otherwise it is left off."""
     current_version: str | None
     """The version that the caller has seen: with another one the change is refused. None: whatever it is."""
     skip_secrets: bool = False
@@ -165,7 +165,7 @@ class Operations:
         return before.state
 
     async def suspend(self, target: MachineTarget) -> str:
-        """How it is done. Raises `NotServed` where the driver cannot."""
+        """Suspends a machine and says how it is done. Raises `NotServed` where the driver cannot."""
         if self._suspension is None:
             what = f"suspending a machine is not served by this node's driver ({self._driver}) as it is set up"
             raise NotServed(f"{what}: stop the machine instead")

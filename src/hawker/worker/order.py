@@ -94,9 +94,9 @@ D = TypeVar("D", bound=Dated)
 
 
 class OrderLedger:
-    """What a worker remembers of orders beside the machines that they became: which were cancelled here and, at the
-    home of an app, to which node each order with a key belongs. Each entry that is added looks at the next few old
-    ones, so both lists are bounded by age."""
+    """The memory of a worker of orders beside the machines that they became: which were cancelled here and, at the home
+    of an app, to which node each order with a key belongs. Each entry that is added looks at the next few old ones, so
+    both lists are bounded by age."""
 
     def __init__(self, store: Store, clock: Clock, table: MachineTable, *, kept_s: float = KEPT_S) -> None:
         self._store = store
@@ -106,7 +106,7 @@ class OrderLedger:
         self._swept: dict[str, str | None] = {}
 
     def check(self, reader: Reader, app: AppName, order: OrderId) -> None:
-        """Raises `OrderCancelled`. Asked in the transaction that would fill the order."""
+        """Checks that the order was not cancelled, in the transaction that would fill it. Raises `OrderCancelled`."""
         if reader.get(CANCELLED, order_key(app, order)) is not None:
             raise OrderCancelled(f"order {order} was cancelled at this node")
 
@@ -126,7 +126,8 @@ class OrderLedger:
         return await self._store.write(apply)
 
     async def claim(self, app: AppName, order: OrderId, node: NodeId, instead_of: int | None) -> ClaimRecord:
-        """Where the order belongs: at `node` if nobody had claimed it, or the claim of that number was the last one."""
+        """The claim of the order: at `node` if nobody had claimed it, or the claim of the number `instead_of` was the
+        last one."""
         key = checked_key(app, order)
 
         def apply(tx: Tx) -> ClaimRecord:
@@ -151,7 +152,7 @@ class OrderLedger:
 
 
 def checked_key(app: AppName, order: OrderId) -> str:
-    """Raises `BadRequest`."""
+    """The key of an order. Raises `BadRequest`."""
     if not order or len(order.encode()) > MAX_KEY_BYTES:
         raise BadRequest(f"an order's id, or its Idempotency-Key, has 1 to {MAX_KEY_BYTES} bytes")
     return order_key(app, order)
@@ -162,7 +163,8 @@ LOOPBACK = "::1"
 
 
 def serves_region(own: str, wanted: str | None) -> None:
-    """Raises `NoRoom` when no region of the list (contract 3.11) is this node's."""
+    """Checks that this node is in a wanted region. Raises `NoRoom` when no region of the list (contract 3.11) is this
+    node's."""
     if not accepts(wanted, own):
         raise NoRoom(
             f"could not find a candidate host: no host in region '{wanted}', the nearest is '{own}'",
@@ -216,13 +218,14 @@ _SOUND_CONFIGS, _SOUND_BYTES = 256, 16 * 1024
 
 
 class AppBundles(Protocol):
-    """What of an app travels with its orders, beside its record."""
+    """The part of an app that travels with its orders, beside its record."""
 
     def pack(self, reader: Reader, app: AppRecord) -> bytes:
-        """At the app's home."""
+        """The app's bundle, at its home."""
 
     def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None:
-        """In the transaction that creates the machine. What is older than what is here changes nothing."""
+        """Writes what a bundle has, in the transaction that creates the machine. What is older than what is here
+        changes nothing."""
 
 
 class NoAppBundles:
@@ -236,10 +239,10 @@ class NoAppBundles:
 
 
 class HomeOfAll(NoAppBundles):
-    """For a node alone, which is the home of all its apps: one that is not here was deleted meanwhile."""
+    """The bundles of a node alone, which is the home of all its apps: an app that is not here was deleted meanwhile."""
 
     def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None:
-        """Raises `NotFound`."""
+        """Checks that the app is here. Raises `NotFound`."""
         if tx.get(APPS, app.name) is None:
             raise NotFound("app not found")
 
@@ -270,7 +273,7 @@ class OrderIntake:
         self._sound: OrderedDict[bytes, Placement] = OrderedDict()
 
     def export(self, name: str) -> OrderedApp:
-        """Raises `NotFound`."""
+        """The app as it travels with an order. Raises `NotFound`."""
         store = self._deps.store
         app = self._apps.get(store, name)
         fields = msgspec.structs.asdict(app)
@@ -376,7 +379,8 @@ class OrderIntake:
 
 
 async def check_uploads(deps: FlowDeps, app: AppRecord, config: MachineConfig) -> None:
-    """Raises `Unprocessable` for a file that was not uploaded for the app."""
+    """Checks that the files of a config are here. Raises `Unprocessable` for a file that was not uploaded for the
+    app."""
     wanted = uploads_of(config)
     if wanted and deps.files is None:
         raise NotServed("this node keeps no uploaded files")

@@ -41,7 +41,8 @@ class InstanceAdoption:
         self._clock = clock
 
     async def take_up_restored(self) -> None:
-        """Nothing unless the store carries the mark of a backup. A crash in the middle begins again."""
+        """Takes up a store that was restored. Does nothing unless the store carries the mark of a backup. A crash in
+        the middle begins again."""
         copy = self._store.get(COPY, "self")
         if copy is None:
             return

@@ -40,7 +40,7 @@ ALL_TIMEOUT_S = 8.0  # Prometheus itself waits ten seconds by default
 LEAST_BYTES = 1 << 18  # of one app, however many others there are
 UP = "hawker_machine_metrics_up"
 LABELS = ("app", "region", "host", "instance")
-"""As Fly names them, so that dashboards made for it fit."""
+"""The labels of a machine's metrics, named as Fly names them, so that dashboards made for it fit."""
 _PATH = "/metrics"
 _RECORDS_AT_ONCE = 500
 

@@ -90,7 +90,7 @@ _MISSED_S = 10.0
 
 
 class Supervisor:
-    """One watching task per running instance."""
+    """The tasks that watch running instances, one for each."""
 
     def __init__(
         self, store: Store, clock: Clock, changes: Changes, exits: ExitHandler, adoption: InstanceAdoption

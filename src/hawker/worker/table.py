@@ -56,12 +56,14 @@ class Happened(ValueObject, frozen=True):
     status: str
     """The machine's state after it, or how far it got."""
     source: str = "flyd"
-    """Who caused it: `flyd` for the node itself, `user` for a caller, `edge` for traffic or the lack of it."""
+    """The source of the event: `flyd` for the node itself, `user` for a caller, `edge` for traffic or the lack of
+    it."""
     detail: Detail | None = None
 
 
 def volume_event(status: str, what: str) -> Happened:
-    """That the machine's volume was attached, detached, lent, returned or copied; `what` names volumes and machines."""
+    """The event that the machine's volume was attached, detached, lent, returned or copied; `what` names volumes and
+    machines."""
     return Happened("volume", status, "user", Detail(error=what))
 
 
@@ -111,7 +113,7 @@ class MachineTable:
             last = keys[-1][0]
 
     def destroyed_of_app(self, reader: Reader, app: AppName, after: str = "") -> Iterator[MachineRecord]:
-        """As `of_app`, those that are gone and not yet forgotten."""
+        """The machines of `app` that are gone and not yet forgotten, as `of_app` has those that are there."""
         return (record for _, record in reader.scan(DESTROYED, after=after) if record.app == app)
 
     def used(self, reader: Reader) -> Resources:
@@ -146,7 +148,7 @@ class MachineTable:
         return changed
 
     def rename(self, tx: Tx, record: MachineRecord, name: str) -> MachineRecord:
-        """Raises `AlreadyExists` when another machine of the app has the name."""
+        """Gives a machine another name. Raises `AlreadyExists` when another machine of the app has the name."""
         if name == record.name:
             return record
         if tx.get(BY_NAME, f"{record.app}/{name}") is not None:
@@ -180,7 +182,8 @@ class MachineTable:
         self._announce(tx, record.id)
 
     def note_attached(self, tx: Tx, record: MachineRecord, attached: VolumeId | None) -> MachineRecord:
-        """In its history, and in that of the machine which lent the volume; `attached` is None where there is none."""
+        """Notes in the machine's history that it has the volume, and in that of the machine which lent it; `attached`
+        is None where there is none."""
         if attached is None:
             return record
         volume = tx.get(VOLUMES, attached)
@@ -189,11 +192,11 @@ class MachineTable:
         return self.change(tx, record, volume_event("attached", attached))
 
     def note_loan(self, tx: Tx, volume: VolumeRecord, borrower: MachineRecord) -> None:
-        """In the history of the machine that the volume was detached from, if that is here and stays."""
+        """Notes the loan in the history of the machine that the volume was detached from, if that is here and stays."""
         self._tell_lender(tx, volume, "lent", f"{volume.id} to machine {borrower.id}")
 
     def note_return(self, tx: Tx, volume: VolumeRecord, borrower: MachineRecord) -> None:
-        """As `note_loan`, once the other machine does not have it any more."""
+        """Notes the return as `note_loan` does the loan, once the other machine does not have the volume any more."""
         self._tell_lender(tx, volume, "returned", f"{volume.id} from machine {borrower.id}")
 
     def _tell_lender(self, tx: Tx, volume: VolumeRecord, status: str, what: str) -> None:
@@ -248,7 +251,7 @@ class MachineTable:
             tx.delete(VERSIONS, key)
 
     def events(self, reader: Reader, machine_id: MachineId, limit: int) -> list[EventRecord]:
-        """Newest first."""
+        """The events of a machine, newest first."""
         return [event for _, event in reader.scan(EVENTS, f"{machine_id}/", limit=limit, reverse=True)]
 
     def next_version(self, reader: Reader, record: MachineRecord) -> Version:
@@ -270,7 +273,7 @@ class MachineTable:
             tx.delete(PINNED, old)
 
     def versions(self, reader: Reader, machine_id: MachineId, limit: int | None = None) -> list[VersionRecord]:
-        """Newest first."""
+        """The versions of a machine, newest first."""
         return [version for _, version in reader.scan(VERSIONS, f"{machine_id}/", limit=limit, reverse=True)]
 
     def _append(self, tx: Tx, record: MachineRecord, happened: Happened) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from hawker.worker.moves.orders import MachineMoves
 from hawker.worker.moves.outgoing import LOOK_S
 
 AWAY_S = 60.0
-"""How long an answer waits for a volume that is made and then moved."""
+"""The seconds that an answer waits for a volume that is made and then moved."""
 
 
 class UniqueZones:

@@ -57,7 +57,7 @@ _FAMILIES = (
 USAGE_NAMES = frozenset(
     f"hawker_machine_{name}{'_total' * (kind is CounterMetricFamily)}" for kind, name, _, _ in _FAMILIES
 )
-"""Of what `families` tells, as Prometheus has them."""
+"""The names of the metrics that `families` tells, as Prometheus has them."""
 
 
 class UsageMeter:
@@ -70,14 +70,14 @@ class UsageMeter:
         self._networks = networks
 
     async def read(self, machine_id: MachineId) -> MachineUsage:
-        """Raises `NotFound`, and `WrongState` when the machine does not run."""
+        """The usage of a machine. Raises `NotFound`, and `WrongState` when the machine does not run."""
         stats = await self._driver.stats(machine_id)
         traffic = self._networks.traffic(machine_id) if self._networks is not None else None
         received, sent = traffic or (None, None)
         return MachineUsage(stats=stats, received_bytes=received, sent_bytes=sent)
 
     async def families(self) -> list[Metric]:
-        """Of all started machines, for Prometheus. One that ends meanwhile is left out."""
+        """The usage of all started machines, for Prometheus. A machine that ends meanwhile is left out."""
         families = [kind(f"hawker_machine_{name}", text, labels=LABELS) for kind, name, text, _ in _FAMILIES]
         async for machine in self._running():
             with suppress(HawkerError):

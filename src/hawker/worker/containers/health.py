@@ -109,16 +109,16 @@ async def _run(session: ExecSession) -> ProbeResult:
 
 
 class Tally(ValueObject, frozen=True):
-    """What the answers so far come to. `passing` is None until there were enough of one kind."""
+    """The result of a check's answers so far. `passing` is None until there were enough of one kind."""
 
     passing: bool | None = None
     good: int = 0
-    """In a row, from 0 to as many as make the check pass; a bad answer makes it 0."""
+    """The good answers in a row, from 0 to as many as make the check pass; a bad answer makes it 0."""
     bad: int = 0
-    """In a row, from 0 to as many as make the check fail; a good answer makes it 0."""
+    """The bad answers in a row, from 0 to as many as make the check fail; a good answer makes it 0."""
 
     def counted(self, check: Healthcheck, good: bool) -> "Tally":
-        """With one more answer."""
+        """The tally with one more answer."""
         if good:
             enough = self.good + 1 >= check.successes
             return Tally(True if enough else self.passing, good=min(self.good + 1, check.successes))
@@ -127,7 +127,7 @@ class Tally(ValueObject, frozen=True):
 
     @property
     def status(self) -> str:
-        """As the API has it."""
+        """The status of the check in the words of the API."""
         return {None: "warning", True: "passing", False: "critical"}[self.passing]
 
 
@@ -153,13 +153,13 @@ class Watch:
         self._states = {each.name: _State(Tally(), "not checked yet", clock.now()) for each in checks}
 
     async def serve(self) -> None:
-        """Ask until cancelled."""
+        """Makes the checks again and again, until cancelled."""
         async with anyio.create_task_group() as tasks:
             for check in self._checks:
                 tasks.start_soon(self._check, check)
 
     def results(self) -> tuple[CheckResult, ...]:
-        """In the config's order."""
+        """The results of the checks, in the config's order."""
         return tuple(CheckResult(name, it.tally.status, it.output, it.at) for name, it in self._states.items())
 
     @property

@@ -15,7 +15,7 @@ from hawker.value_object import ValueObject
 
 
 class Condition(StrEnum):
-    """What must be so of another container."""
+    """The state that a container needs another one to be in."""
 
     STARTED = "started"
     HEALTHY = "healthy"
@@ -30,7 +30,7 @@ class Need(ValueObject, frozen=True):
 
 
 class Rules(ValueObject, frozen=True):
-    """What the config says of one container."""
+    """The rules of the config for one container."""
 
     name: str
     """The container's; it is named by it in messages."""
@@ -70,7 +70,7 @@ class Blocked(ValueObject, frozen=True):
     container: int
     """Its place in the machine's list, from 0."""
     why: str
-    """For people; the machine's events have it."""
+    """The reason, for people; the machine's events have it."""
 
 
 class Plan(ValueObject, frozen=True):

@@ -39,7 +39,7 @@ _ALL_TOLD = 10  # runs of a container whose ends are all told
 
 
 class ContainerSupervisor:
-    """Of one instance. `turned` is called when what it shows has changed."""
+    """The supervisor of the containers of one instance. `turned` is called when what it shows has changed."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ContainerSupervisor:
         self.states: tuple[ProcessState, ...] = ()
 
     async def serve(self) -> None:
-        """Until the machine is told to end, or what runs is not what its config says."""
+        """Tends the containers until the machine is told to end, or what runs is not what its config says."""
         async with anyio.create_task_group() as tasks:
             while not await self._try(tasks):
                 await self._clock.sleep(_AGAIN_S)
@@ -288,7 +288,7 @@ class _Watched:
 
 
 def rules_of(containers: tuple[Container, ...]) -> list[Rules]:
-    """As the plan reads them."""
+    """The rules of the containers, as the plan reads them."""
     places = {each.name: index for index, each in enumerate(containers)}
     found = []
     for each in containers:
@@ -326,7 +326,7 @@ class ContainerSupervisors:
         changes.listen(self._note)
 
     def containers(self, record: MachineRecord) -> tuple[ContainerStatus, ...]:
-        """How each container does, in the config's order."""
+        """The state of each container, in the config's order."""
         tended = self._tended.get(record.id)
         known = {} if tended is None else {each.name: _status(each) for each in tended.tender.states}
         default = _untended(record) if tended is None else _SHOWN[ProcessPhase.HELD]
@@ -344,7 +344,7 @@ class ContainerSupervisors:
         )
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Tend until cancelled."""
+        """Tends the containers of all machines, until cancelled."""
         async with anyio.create_task_group() as tasks:
             for _, record in list(self._store.scan(MACHINES)):
                 self._follow(tasks, record.id, record)

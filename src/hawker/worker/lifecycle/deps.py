@@ -53,10 +53,10 @@ class OtherNodes(Protocol):
         """All that know it, as far as is known here."""
 
     def seen_at(self, machine: MachineId) -> NodeId | None:
-        """Where the catalog has the machine, as far as it is known here."""
+        """The node at which the catalog has the machine, as far as it is known here."""
 
     def volume_seen_at(self, volume: VolumeId) -> NodeId | None:
-        """Where the catalog has the volume, as far as it is known here."""
+        """The node at which the catalog has the volume, as far as it is known here."""
 
     def seen_generation(self, machine: MachineId) -> int:
         """The greatest that the catalog has of the machine; 0 when it has none."""
@@ -73,10 +73,10 @@ class OtherNodes(Protocol):
     def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None: ...
 
     def seal(self, data: bytes) -> bytes:
-        """For nodes of the cluster alone."""
+        """Seals `data` for nodes of the cluster alone."""
 
     def open(self, sealed: bytes) -> bytes:
-        """Raises `Unavailable` when it was sealed with a key that is not known here."""
+        """The data that was sealed. Raises `Unavailable` when it was sealed with a key that is not known here."""
 
 
 class LateNodes:
@@ -94,13 +94,15 @@ class LateNodes:
 
     @property
     def there(self) -> OtherNodes:
-        """Raises `Unavailable` before: runs are resumed while a node is on its way up."""
+        """The other nodes. Raises `Unavailable` before they are known: runs are resumed while a node is on its way
+        up."""
         if self._others is None:
             raise Unavailable("this node does not know of any others")
         return self._others
 
     def check(self) -> None:
-        """Asked by what answers. Raises `NotServed` on a node that is alone."""
+        """Checks that there are other nodes, for calls that are answered. Raises `NotServed` on a node that is
+        alone."""
         if self._others is None:
             raise NotServed("this node is in no cluster, so there is nowhere to move anything")
 
@@ -115,13 +117,13 @@ class LateRuns:
         self._accept = accept
 
     def accept(self, tx: Tx, flow: str, resource: Resource, input: msgspec.Struct) -> RunId:
-        """In line behind what is under way there."""
+        """Accepts a run, in line behind what is under way at the resource."""
         assert self._accept is not None, "a worker is assembled before it runs anything"
         return self._accept(tx, flow, resource, input, when_busy=WhenBusy.QUEUE)
 
 
 class LateRoom:
-    """What the host has to sell, for steps: it is looked at once the worker is assembled."""
+    """The capacity that the host has to sell, for steps: it is looked at once the worker is assembled."""
 
     def __init__(self) -> None:
         self._room: Callable[[], Capacity] | None = None
@@ -185,7 +187,8 @@ def machine_of(context: StepContext[FlowDeps, msgspec.Struct]) -> MachineRecord:
 
 
 async def drain_output(context: StepContext[FlowDeps, msgspec.Struct], next_instance: str = "") -> None:
-    """Before the machine's output goes, with all that it has or for the next instance: its app's log has it all."""
+    """Waits until the app's log has all of the machine's output, before that goes with all that it has or for the next
+    instance."""
     if context.deps.logs is not None:
         await context.deps.logs.drain(machine_id_of(context), next_instance)
 

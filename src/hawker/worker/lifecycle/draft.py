@@ -47,13 +47,13 @@ from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.moves.unit import files_of, unit_files
 
 BESIDE_MIB_PER_S = 100
-"""How fast is copied beside a machine that runs, unless the order says."""
+"""The speed in MiB/s of a copy beside a machine that runs, unless the order says."""
 
 FEW_BLOCKS = 256
-"""So much is copied while the machine is off, rather than in one more round."""
+"""The most blocks that are copied while the machine is off, rather than in one more round."""
 
 ROUNDS = 8
-"""After so many a machine that writes faster than it is copied is stopped."""
+"""The rounds after which a machine that writes faster than it is copied is stopped."""
 
 _COMPARED = 3  # times, before a difference is believed
 _COMPARED_FASTER = 4  # than it is copied: it is read, and does not travel
@@ -74,7 +74,7 @@ Upto: TypeAlias = tuple[MovedFile, int]
 
 
 def change_incoming(tx: Tx, move_id: str, **fields: Any) -> IncomingRecord:
-    """As it is now. Raises `NotFound`."""
+    """Changes fields of an incoming move and returns the new record. Raises `NotFound`."""
     record = tx.get(INCOMING, move_id)
     if record is None:
         raise NotFound(f"move {move_id} is not known here")
@@ -84,7 +84,7 @@ def change_incoming(tx: Tx, move_id: str, **fields: Any) -> IncomingRecord:
 
 
 async def ask_source(deps: FlowDeps, record: IncomingRecord) -> OutgoingMove | HawkerError:
-    """What it says of the move, or why it says nothing."""
+    """The source's answer about the move, or why it says nothing."""
     params = MoveParams(move_id=record.move)
     try:
         return await deps.others.there.caller(record.source).call(SHOW_OUTGOING, params=params)
@@ -107,7 +107,8 @@ def over(said: OutgoingMove | HawkerError, record: IncomingRecord, me: NodeId) -
 
 
 class UnitDrafts:
-    """Of one move, in one life of the daemon: what it knows of the source's changes it knows itself."""
+    """The drafts of the files of one move, in one life of the daemon: what it knows of the source's changes it knows
+    itself."""
 
     def __init__(self, deps: FlowDeps, record: IncomingRecord) -> None:
         self._deps = deps
@@ -117,7 +118,7 @@ class UnitDrafts:
         self._warm = False
 
     async def await_source(self) -> str:
-        """Until its files may be read; why that will not be, if so."""
+        """Waits until the source's files may be read; returns why that will not be, if so."""
         while True:
             said = await ask_source(self._deps, self._record)
             ended = over(said, self._record, self._deps.others.there.me)
@@ -133,7 +134,7 @@ class UnitDrafts:
             await draft.make()
 
     async def fill(self) -> str:
-        """Until all are whole; why that will not be, if so."""
+        """Copies until all files are whole; returns why that will not be, if so."""
         for draft in self._drafts:
             await draft.copy()
         if self._pace.beside:
@@ -182,7 +183,7 @@ class UnitDrafts:
 
 
 class CopyPace:
-    """How far the copy of all files of a move is, and how fast it may be; `beside` a machine that runs."""
+    """The progress of the copy of all files of a move, and how fast it may be; `beside` a machine that runs."""
 
     def __init__(self, deps: FlowDeps, record: IncomingRecord) -> None:
         self._deps = deps
@@ -195,7 +196,8 @@ class CopyPace:
         self._ask_at = self._free_at + _ORDERS_S
 
     async def note(self, copied: int = 0, compared: int = 0, upto: Upto | None = None) -> None:
-        """So much more, and no faster than it may be; what lies before `upto` is on disk."""
+        """Notes so many bytes more, and waits so that it is no faster than it may be; what lies before `upto` is on
+        disk."""
         self._copied, self._compared = self._copied + copied, self._compared + compared
         store, clock = self._deps.store, self._deps.clock
 
@@ -228,11 +230,12 @@ class CopyPace:
 
 class DraftPace(Protocol):
     async def note(self, copied: int = 0, compared: int = 0, upto: Upto | None = None) -> None:
-        """So much more, and no faster than it may be; what lies before `upto` is on disk."""
+        """Notes so many bytes more, and waits so that it is no faster than it may be; what lies before `upto` is on
+        disk."""
 
 
 class FileDraft:
-    """Of one file of a move; `begun` is its size and how far it is on disk, where the move does not say."""
+    """The draft of one file of a move; `begun` is its size and how far it is on disk, where the move does not say."""
 
     def __init__(
         self,
@@ -256,14 +259,15 @@ class FileDraft:
         self._again: tuple[BlockRange, ...] = ()  # what was not the same then, and was copied once more
 
     async def make(self) -> None:
-        """With what was on disk before a crash."""
+        """Makes the draft's file, with what was on disk before a crash."""
         await files_of(self._deps).begin(self._draft, self._size, self._upto)
 
     async def sync(self) -> None:
         await files_of(self._deps).sync(self._draft)
 
     async def begin(self) -> None:
-        """From now on the source's record of changes says what has to be compared again."""
+        """Begins to copy beside a machine that runs: from now on the source's record of changes says what has to be
+        compared again."""
         self._begun = self._last = (await self._changed("")).mark
         self._again = await self._equalize(self._all)
 
@@ -279,7 +283,8 @@ class FileDraft:
         return sum(each.count for each in spans)
 
     async def finish(self) -> str:
-        """Nobody writes any more: until it is as the source; why that will not be, if so."""
+        """Copies, when nobody writes any more, until the file is as the source's; returns why that will not be, if
+        so."""
         behind, doubtful = (await self._changed(self._last)).spans, (await self._changed(self._begun)).spans
         await self._take(behind or ())
         return await self._compare(self._all if doubtful is None else union(doubtful, self._again))
@@ -299,7 +304,7 @@ class FileDraft:
         )
 
     async def copy(self) -> None:
-        """What the source's file stores, in order; one piece is fetched while the one before it is written."""
+        """Copies what the source's file stores, in order; one piece is fetched while the one before it is written."""
         files = files_of(self._deps)
         unsynced = 0
         piece = await self._piece(self._upto)

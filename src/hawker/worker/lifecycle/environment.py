@@ -37,9 +37,9 @@ _PERFORMANCE_WEIGHT = 100
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the host gives an instance: its root filesystem, its network namespace, the settings of its limits, and the
-    secrets that its version was given, by name; where its volume is mounted; the first of its ids on the host; the
-    configs of images that files show; the host's files with what was uploaded, by digest."""
+    """The things that the host gives an instance: its root filesystem, its network namespace, the settings of its
+    limits, and the secrets that its version was given, by name; where its volume is mounted; the first of its ids on
+    the host; the configs of images that files show; the host's files with what was uploaded, by digest."""
 
     rootfs: str | None
     netns: str | None
@@ -126,7 +126,8 @@ def _process(
 def process_spec(
     record: MachineRecord, process: MachineProcess, image: ImageConfig, secrets: Mapping[str, str], named: str
 ) -> ProcessSpec:
-    """What runs from an image of that name. Raises `BadRequest` when neither config nor image names a command."""
+    """The process that runs from an image of that name. Raises `BadRequest` when neither config nor image names a
+    command."""
     argv = command(exec=process.exec, entrypoint=process.entrypoint, cmd=process.cmd, image=image)
     if not argv:
         raise BadRequest(f"no command to run: neither the config nor the image {named} names one")
@@ -195,7 +196,7 @@ def platform_env(record: MachineRecord, image: str) -> dict[str, str]:
 
 
 def files_of(record: MachineRecord, own: tuple[File, ...] | None, around: Surroundings) -> tuple[FileSpec, ...]:
-    """What every root filesystem of the machine has, and its own."""
+    """The files that every root filesystem of the machine has, and its own."""
     names = host_names(record.config.dns, record.id)
     hosts = (
         "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
@@ -301,7 +302,7 @@ class GuestDiskFiles(ValueObject, frozen=True):
 def with_kernel(
     spec: InstanceSpec, record: MachineRecord, disks: GuestDiskFiles, link: GuestLink | None, settings: Settings
 ) -> InstanceSpec:
-    """The same instance with block files where it had directories of the host."""
+    """The same spec of an instance, with block files where it had directories of the host."""
     return msgspec.structs.replace(
         spec,
         rootfs=None,
@@ -322,7 +323,8 @@ def disk_limits(settings: Settings) -> DiskLimits:
 
 
 def kernel_args(record: MachineRecord) -> tuple[str, ...]:
-    """Those of `guest`, then those of `init`: the kernel takes the last of two that contradict each other."""
+    """The kernel's arguments: those of `guest`, then those of `init`: the kernel takes the last of two that contradict
+    each other."""
     parts = (record.config.guest, record.config.init)
     return tuple(arg for part in parts if part is not None for arg in part.kernel_args or ())
 

@@ -25,8 +25,8 @@ class ContainerRoot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContainerMounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a machine's containers have their roots and shared volumes, by name; `machine` is an empty directory that
-    is the root of the machine itself."""
+    """The directories at which a machine's containers have their roots and shared volumes, by name; `machine` is an
+    empty directory that is the root of the machine itself."""
 
     machine: str
     roots: dict[str, str]
@@ -62,7 +62,7 @@ class Rootfs(Protocol):
         size_mib: int | None = None,
         first_id: int | None = None,
     ) -> ContainerMounts:
-        """The same for a machine with containers, and the volumes that they share."""
+        """Mounts the roots of a machine with containers, and the volumes that they share."""
 
     async def unmount(self, machine_id: MachineId, *, kept: str | None = None) -> None:
         """Give back every writable layer but the one of this name; no error when there is none."""
@@ -104,7 +104,8 @@ class Networks(Protocol):
         """The bound network namespace."""
 
     def link(self, machine_id: MachineId, network: Network) -> GuestLink | None:
-        """How a machine with a kernel of its own is to set up what `ensure` made for it; None for all others."""
+        """The link that a machine with a kernel of its own is to set up from what `ensure` made for it; None for all
+        others."""
 
     def private_ip(self, network_id: int, machine_id: MachineId) -> str:
         """The address that the machine has in the private network, on any host."""
@@ -120,7 +121,8 @@ class Networks(Protocol):
     async def list(self) -> list[MachineId]: ...
 
     async def lost(self, networks: Mapping[MachineId, Network]) -> dict[MachineId, str]:
-        """Which of these running machines have lost their namespace or their link, and what it is, in a sentence."""
+        """The running machines of `networks` that have lost their namespace or their link, each with a sentence about
+        what it is."""
 
     async def reconnect(self, machine_id: MachineId, network: Network, pid: int) -> None:
         """Bind the namespace of process `pid` again and plug it in, without touching the machine."""
@@ -129,7 +131,7 @@ class Networks(Protocol):
         """The names of the links of machines that this node has on the host."""
 
     def link_of(self, machine_id: MachineId) -> str:
-        """What a machine's link is called."""
+        """The name of a machine's link."""
 
     def traffic(self, machine_id: MachineId) -> tuple[int, int] | None:
         """Bytes that the machine received and sent since its link was made; None when it is not there."""
@@ -144,15 +146,15 @@ class Networks(Protocol):
         """Put them in place."""
 
     async def serve_at(self, addresses: Mapping[int, frozenset[str]]) -> None:
-        """From now on these addresses of private networks, by network, are the host's own, and no others that were.
+        """Makes these addresses of private networks, by network, the host's own from now on, and no others that were.
         Raises `OSError`."""
 
     async def withhold(self, members: frozenset[str]) -> None:
-        """From now on machines reach none of these addresses, which are those of the fleet's members. Raises `Fault`
-        or `OSError`; the next sweep comes back to it."""
+        """Keeps machines from reaching these addresses, which are those of the fleet's members, from now on. Raises
+        `Fault` or `OSError`; the next sweep comes back to it."""
 
     async def dropped(self) -> Mapping[str, int]:
-        """How many packets of machines were dropped, by reason."""
+        """The number of packets of machines that were dropped, by reason."""
 
 
 # The GPUs of an instance: made ready on the host just before it is begun.
@@ -172,7 +174,8 @@ def gpus_of(record: MachineRecord) -> tuple[str, ...]:
 
 
 async def take_gpus(devices: Devices | None, driver: Driver, record: MachineRecord) -> None:
-    """Before an instance is begun; one that runs already, as after a daemon's death, keeps its devices as they are."""
+    """Takes the machine's GPUs before an instance is begun; an instance that runs already, as after a daemon's death,
+    keeps its devices as they are."""
     addresses = gpus_of(record)
     if not addresses or (await driver.inspect(record.id)).phase in ALIVE:
         return

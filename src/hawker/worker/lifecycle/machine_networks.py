@@ -63,7 +63,7 @@ class HostNetworks:
         return await self._host.list()
 
     async def sweep(self) -> None:
-        """Also follows the host to other networks and name servers."""
+        """Sweeps the host's network. It also follows the host to other networks and name servers."""
         await self._host.sweep()
         await self._host.withhold()
 

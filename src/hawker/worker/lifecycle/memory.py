@@ -13,11 +13,12 @@ from hawker.worker.lifecycle.start import runs
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """Of which instance, in MiB. `held_mib` is what the machine held before room was taken for it."""
+    """The new limit of an instance's memory, in MiB. `held_mib` is what the machine held before room was taken for
+    it."""
 
     instance_id: InstanceId
     limit_mib: int
-    """Of the instance's memory, 1 or more; the next start has the config's again."""
+    """The limit of the instance's memory in MiB, 1 or more; the next start has the config's again."""
     held_mib: int
 
 

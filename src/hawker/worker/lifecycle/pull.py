@@ -13,8 +13,8 @@ IMAGE = "image"  # the kind of resource
 
 
 class PullInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What to fetch, pinned to a digest, where from, for which organization, and with whose login; before there was
-    one, for the node."""
+    """The image to fetch, pinned to a digest, with where it comes from, and the organization whose login it is fetched
+    with; an input from before there were organizations is for the node."""
 
     image: Resolved
     org: str = NODE
@@ -41,7 +41,7 @@ async def _credentials(context: Context[PullInput]) -> Credentials | None:
 
 
 def image_resource(image: Resolved, org: str) -> Resource:
-    """That of an upload, or of what comes with the program, is its digest alone."""
+    """The resource of an image. That of an upload, or of what comes with the program, is its digest alone."""
     source = f"@{image.registry}/{image.repository} for {org}" if image.registry else ""
     return Resource(kind=IMAGE, id=f"{image.digest}{source}")
 

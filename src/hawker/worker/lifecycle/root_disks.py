@@ -102,10 +102,11 @@ class DiskRootfs:
             os.rename(directory, tempfile.mkdtemp(dir=self._trash))
 
     async def forget_image(self, image: Digest) -> None:
-        """Nothing here has it: an image that a machine was made from is not removed before the machine is."""
+        """Does nothing, since nothing here has the image: an image that a machine was made from is not removed before
+        the machine is."""
 
     async def sweep(self) -> None:
-        """Also templates of sizes that are no longer asked for."""
+        """Empties the trash, and removes templates of sizes that are no longer asked for."""
         await empty_trash(self._trash)
         await self._templates.tidy()
 
@@ -117,7 +118,7 @@ class DiskRootfs:
         return [MachineId(name) for name in sorted(os.listdir(self._machines))] if self._machines.is_dir() else []
 
     async def visible(self) -> frozenset[MachineId]:
-        """Those whose instance's layer is there."""
+        """The machines whose instance's layer is there."""
         return frozenset(each for each in await self.list() if self._current(each).exists())
 
     async def reveal(self, machine_id: MachineId, pid: int) -> None:

@@ -47,7 +47,8 @@ _MIB = 1 << 20
 
 
 class ContainerRoots:
-    """Of one machine. `lower` mounts an image and says where; disks of volumes are in `disks`."""
+    """The roots of the containers of one machine. `lower` mounts an image and says where; disks of volumes are in
+    `disks`."""
 
     def __init__(self, machine: Path, trash: Path, lower: Callable[[Digest], Path]) -> None:
         self._machine = machine
@@ -57,7 +58,7 @@ class ContainerRoots:
     def find(
         self, layer: Path, roots: Sequence[ContainerRoot], volumes: Sequence[EffectiveTempDir]
     ) -> ContainerMounts | None:
-        """What is there of this instance, if it is whole."""
+        """The mounts of this instance that are there; None if they are not whole."""
         targets = [*map(self._root, (each.name for each in roots)), *map(self._volume, (each.name for each in volumes))]
         if not (layer / ".made").exists() or not all(map(is_mounted, targets)):
             return None
@@ -97,7 +98,7 @@ class ContainerRoots:
         return [target for target in self.targets() if target.parent.name == "containers" and not is_mounted(target)]
 
     def targets(self) -> Iterator[Path]:
-        """Where something may be mounted, the roots before the volumes."""
+        """The places where something may be mounted, the roots before the volumes."""
         for kind in ("containers", "volumes"):
             if (self._machine / kind).is_dir():
                 yield from sorted((self._machine / kind).iterdir())
@@ -227,8 +228,8 @@ class HostRootfs:
         return str(target)
 
     async def unmount(self, machine_id: MachineId, *, kept: str | None = None) -> None:
-        """What the machine wrote goes to the disk before a layer is let go, and that may take seconds: in a thread,
-        unless nothing is mounted."""
+        """Unmounts a machine's root. What the machine wrote goes to the disk before a layer is let go, and that may
+        take seconds: in a thread, unless nothing is mounted."""
         names = self._layer_names(machine_id)
         if any(is_mounted(self._layers(machine_id) / name) for name in names):
             await in_thread(Pool.HOST, self._unmount, machine_id, kept, names)
@@ -284,8 +285,8 @@ class HostRootfs:
         return frozenset(roots | {each for each in contained if not self._containers(each).lost()})
 
     async def reveal(self, machine_id: MachineId, pid: int) -> None:
-        """In one go, so that no step of a run comes in between. What is shown must be the overlay that was mounted
-        here: a process id may be another's by now."""
+        """Shows the mounted roots again, in one go, so that no step of a run comes in between. What is shown must be
+        the overlay that was mounted here: a process id may be another's by now."""
         of_containers = {each: container_root(each.name) for each in self._containers(machine_id).lost()}
         lost = of_containers or {self._machines / machine_id / "rootfs": "/"}
         for target, path in lost.items():

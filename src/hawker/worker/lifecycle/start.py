@@ -52,7 +52,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def have_image(context: Context[Launch]) -> None:
-    """At once when it is cached and the organization may have it, else through the shared `pull` run."""
+    """Has the machine's images here: at once when they are cached and the organization may have them, else through the
+    shared `pull` run."""
     deps, record = context.deps, machine_of(context)
     org, wanted = org_of(deps.store, record.app), needed(record)
     missing = [image for image in wanted if not _has(deps.images, image, org)]
@@ -67,8 +68,8 @@ async def have_image(context: Context[Launch]) -> None:
 
 
 async def have_files(context: Context[Launch]) -> None:
-    """What was uploaded for the machine. One that rests has it too: the node that it came from may be gone when it
-    starts."""
+    """Fetches the files that were uploaded for the machine. A machine that rests has them too: the node that they came
+    from may be gone when it starts."""
     deps, record = context.deps, machine_of(context)
     wanted, app = uploads_of(record.config), deps.store.get(APPS, record.app)
     if wanted and deps.files is not None and app is not None:
@@ -132,7 +133,7 @@ def _first_id(context: Context[Launch], record: MachineRecord) -> int | None:
 
 
 async def undo_rootfs(context: Context[Launch]) -> None:
-    """Also what a later step made before a crash that lost its record."""
+    """Unmounts the root filesystem, and takes back also what a later step made before a crash that lost its record."""
     await undo_launch(context)
     if context.deps.rootfs is not None and not _still_runs(context):
         record = context.deps.store.get(MACHINES, machine_id_of(context))
@@ -151,7 +152,7 @@ async def volume(context: Context[Launch]) -> Outcome:
 
 
 async def undo_volume(context: Context[Launch]) -> None:
-    """Also what a later step made before a crash that lost its record."""
+    """Unmounts the volume, and takes back also what a later step made before a crash that lost its record."""
     await undo_launch(context)
     if not _still_runs(context):
         await unmount_volume(context.deps, context.deps.store.get(MACHINES, machine_id_of(context)))
@@ -385,7 +386,8 @@ def take_back(tx: Tx, ended: EndedRun[Launch]) -> None:
 
 
 PATIENT = Backoff(attempts=20)
-"""Of what takes back: a machine whose undo is given up can neither be used nor destroyed until an operator comes."""
+"""The patience of steps that take back: a machine whose undo is given up can neither be used nor destroyed until an
+operator comes."""
 
 _TAKEN_BACK = ("undo.killed", "undo.cleared")
 ROOTFS = Step(

@@ -25,8 +25,8 @@ from hawker.worker.table import Happened
 
 
 async def stop_containers(driver: Driver, record: MachineRecord, signal: str, timeout_s: float) -> None:
-    """Nothing when there are none, or when the caller asked for another way to stop than the config's. During an update
-    the config of what runs is the previous one."""
+    """Stops the machine's containers. Does nothing when there are none, or when the caller asked for another way to
+    stop than the config's. During an update the config of what runs is the previous one."""
     config = record.config if record.previous is None else record.previous.config
     if not config.containers or (signal, timeout_s) != stop_config(config):
         return
@@ -52,15 +52,15 @@ async def _stop(driver: Driver, machine_id: MachineId, index: int, signal: str, 
 
 
 class Halt(msgspec.Struct, frozen=True, kw_only=True):
-    """How to end the instance: a signal by name, then SIGKILL after `timeout_s`."""
+    """The way to end the instance: a signal by name, then SIGKILL after `timeout_s`."""
 
     signal: str
-    """With `SIG` in front; `SIGKILL` waits for nothing."""
+    """The name of the signal, with `SIG` in front; `SIGKILL` waits for nothing."""
     timeout_s: float
 
 
 class RestartInput(Launch, frozen=True, kw_only=True):
-    """The same for a flow that then launches a new instance."""
+    """The way to end the instance, for a flow that then launches a new one."""
 
     signal: str
     timeout_s: float
@@ -76,13 +76,13 @@ async def halt(context: Context[Halt | RestartInput]) -> Outcome:
 
 
 async def keep(context: Context[msgspec.Struct]) -> None:
-    """There is no way back. As an undo it lets a run that is cancelled end in its own time: its step under way may have
-    something to record."""
+    """Does nothing, since there is no way back. As an undo it lets a run that is cancelled end in its own time: its
+    step under way may have something to record."""
 
 
 async def undo_halt(context: Context[msgspec.Struct]) -> None:
-    """There is no way back from a signal that was sent. But what could not be ended is not left frozen, unless its
-    machine falls back to being suspended."""
+    """Lets a frozen instance go on, unless its machine falls back to being suspended. There is no way back from a
+    signal that was sent."""
     record = context.deps.store.get(MACHINES, machine_id_of(context))
     if record is None or not runs(record):
         return
@@ -148,8 +148,8 @@ def _rest(tx: Tx, context: Context[msgspec.Struct]) -> None:
 
 
 PATIENT = Backoff(attempts=100, cap_s=30.0)
-"""Of what has no other way: a host that refuses for a while, its disk full say, delays it and does not make it fail.
-After half an hour the reconciler begins it anew."""
+"""The patience of steps that have no other way: a host that refuses for a while, its disk full say, delays them and
+does not make them fail. After half an hour the reconciler begins them anew."""
 
 HALT = Step(
     "halt",
@@ -163,7 +163,7 @@ HALT = Step(
 """Durable, because what follows takes from the host how the instance ended."""
 
 END = replace(HALT, backoff=PATIENT)
-"""As the first step of what ends a machine, rather than starts it again."""
+"""The first step of a flow that ends a machine, rather than starts it again."""
 
 RELEASE = Step("release", release, points=("detached", "given_back"), backoff=PATIENT)
 
@@ -174,7 +174,7 @@ STOP = Flow(name="stop", input=Halt, steps=(END, RELEASE, Step("rest", rest)))
 
 
 class Rest(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing to say: the machine's record has it all."""
+    """The input of a flow that has nothing to say: the machine's record has it all."""
 
 
 REST = Flow(name="rest", input=Rest, steps=(RELEASE,))

@@ -24,7 +24,7 @@ _ENDED_FIRST = "the instance ended before it was suspended"
 
 
 class HoldInput(msgspec.Struct, frozen=True, kw_only=True):
-    """Which instance is meant; another one is none of the run's business."""
+    """The instance that is meant; another instance is none of the run's business."""
 
     instance_id: InstanceId
 
@@ -54,7 +54,7 @@ def _go_on(tx: Tx, ended: Context[HoldInput] | EndedRun[HoldInput], why: str) ->
 
 
 def keep_running(tx: Tx, ended: EndedRun[HoldInput]) -> None:
-    """It could not be suspended, and its history says why."""
+    """Has the machine run on. It could not be suspended, and its history says why."""
     if ended.ending is not Ending.DONE:
         _go_on(tx, ended, ended.error or "cancelled")
 
@@ -69,11 +69,11 @@ def find_meant(reader: Reader, run: Context[HoldInput] | EndedRun[HoldInput], st
 
 
 LONGEST_S = 1800.0
-"""As long as a large memory takes to be written to a slow disk, or read from it."""
+"""The seconds that a large memory takes at most to be written to a slow disk, or read from it."""
 
 FREEZE = Step("freeze", freeze, timeout_s=LONGEST_S, points=("frozen", "saved", "published"))
-"""Without an undo: a driver that fails lets the instance go on, whoever overtakes this ends it, and what is left over
-by an operator's abort is mended by the reconciler."""
+"""The step that freezes an instance. It has no undo: a driver that fails lets the instance go on, whoever overtakes
+this ends it, and what is left over by an operator's abort is mended by the reconciler."""
 
 SUSPEND = Flow(name="suspend", input=HoldInput, steps=(FREEZE,), on_end=keep_running)
 
@@ -84,7 +84,8 @@ SUSPEND = Flow(name="suspend", input=HoldInput, steps=(FREEZE,), on_end=keep_run
 
 
 async def plug(context: Context[HoldInput]) -> Outcome:
-    """What a reboot of the host took from a machine that outlived it: its network. It is as it was before."""
+    """Makes anew what a reboot of the host took from a machine that outlived it: its network. It is as it was
+    before."""
     deps, record = context.deps, find_meant(context.deps.store, context, State.STARTING)
     gone = await taken_back(deps, context.resource.id)
     if gone is not None:
@@ -126,7 +127,7 @@ def _resumed(tx: Tx, context: Context[HoldInput], pid: int | None) -> None:
 
 
 def stay_suspended(tx: Tx, ended: EndedRun[HoldInput]) -> None:
-    """It could not be resumed, and its history says why."""
+    """Leaves the machine suspended. It could not be resumed, and its history says why."""
     deps: FlowDeps = ended.deps
     record = find_meant(tx, ended, State.STARTING)
     if ended.ending is not Ending.DONE and record is not None:

@@ -15,7 +15,7 @@ from hawker.worker.table import Happened
 
 
 async def image(context: Context[RestartInput]) -> Outcome:
-    """Nothing of the running machine is touched before this is done."""
+    """Has the new image here. Nothing of the running machine is touched before this is done."""
     await have_image(context)
     return Done()
 

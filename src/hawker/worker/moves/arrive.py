@@ -48,7 +48,7 @@ def _arriving(context: Context[ArriveInput]) -> tuple[MachineRecord, IncomingRec
 
 
 async def network(context: Context[ArriveInput]) -> Outcome:
-    """As a start has it; the machine is reached here from now on."""
+    """Makes the network as a start does; the machine is reached here from now on."""
     deps, found = context.deps, _arriving(context)
     if found is None:
         return Done(result="")
@@ -63,7 +63,7 @@ async def network(context: Context[ArriveInput]) -> Outcome:
 
 
 async def rootfs(context: Context[ArriveInput]) -> Outcome:
-    """Where the layer is that came along."""
+    """Finds the path of the root's layer that came along."""
     found = _arriving(context)
     root = None if found is None else found[1].root
     return Done(
@@ -72,14 +72,15 @@ async def rootfs(context: Context[ArriveInput]) -> Outcome:
 
 
 async def volume(context: Context[ArriveInput]) -> Outcome:
-    """Where its file is. Nobody looks into it: what it lacks is in the memory."""
+    """Finds the path of the volume's file. Nobody looks into it: what it lacks is in the memory."""
     found = _arriving(context)
     volume_id = None if found is None else volume_id_of(found[0].config)
     return Done(result="" if volume_id is None else files_of(context.deps).path(MovedFile(volume_id)))
 
 
 async def take_in(context: Context[ArriveInput]) -> Outcome:
-    """From the driver's record on it is suspended here, also after a crash of the host."""
+    """Takes the memory in: from the driver's record on the machine is suspended here, also after a crash of the
+    host."""
     deps, found = context.deps, _arriving(context)
     if found is None:
         return Done()
@@ -108,7 +109,7 @@ def _suspended(tx: Tx, context: Context[ArriveInput]) -> None:
 
 
 def lose(tx: Tx, ended: EndedRun[ArriveInput]) -> None:
-    """It could not be, and its history says why."""
+    """Settles a machine whose memory could not be taken in; its history says why."""
     deps: FlowDeps = ended.deps
     came, record = tx.get(INCOMING, ended.input.move), tx.get(MACHINES, ended.resource.id)
     if ended.ending is Ending.DONE or came is None or came.memory is None or record is None:

@@ -101,7 +101,7 @@ def _take_back(tx: Tx, deps: FlowDeps, move: MoveRecord, reason: str) -> None:
 
 
 async def retire(context: Context[DeliverInput]) -> Outcome:
-    """It is whole elsewhere: what is here of it goes, its files after a day."""
+    """Puts away what is here of a unit that is whole elsewhere; its files go after a day."""
     deps, move = context.deps, move_in(context)
     if context.result("deliver", str) != "accepted":
         for each in unit_files(move):

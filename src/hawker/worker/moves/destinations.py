@@ -36,7 +36,7 @@ COLD_START = "move it with `--cold-start` (`cold_start`), which drops its memory
 
 
 async def resumable(others: OtherNodes, able: Sequence[NodeId], move: MoveRecord) -> list[NodeId]:
-    """Those of them that go on from the machine's memory, if it takes one along; those that do not say come last.
+    """Those of `able` that go on from the machine's memory, if it takes one along; nodes that do not say come last.
     Raises `NoDestination` when each says that it does not, with its reason."""
     if move.memory is None:
         return list(able)
@@ -78,7 +78,7 @@ def takers(nodes: Sequence[Node], me: NodeId, region: str | None = None) -> list
 
 
 def disk_free_mib(node: Node) -> int:
-    """0 where it is not known."""
+    """The free disk of a node in MiB; 0 where it is not known."""
     return 0 if node.capacity is None or node.used is None else node.capacity.disk_mib - node.used.disk_mib
 
 

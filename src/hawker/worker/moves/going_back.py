@@ -23,10 +23,10 @@ STARTS_TRIED = 3
 """Starts of a machine that came and never ran here, its first one with them."""
 
 LOOK_S = 5.0
-"""Between a start that failed and the next one."""
+"""The seconds between a start that failed and the next one."""
 
 RETRY_S = 60.0
-"""After a move back that could not begin, or was aborted."""
+"""The seconds after a move back that could not begin, or was aborted."""
 
 _log = bind("hawker.moves")
 
@@ -47,7 +47,7 @@ class MovesBack:
             self._came.set()
 
     async def serve(self) -> None:
-        """Until cancelled."""
+        """Starts machines that came and failed to start again, and orders moves back, until cancelled."""
         while True:
             if self._deps.store.count(TRIALS) == 0:
                 await self._came.wait()

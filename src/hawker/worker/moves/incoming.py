@@ -49,7 +49,8 @@ from hawker.worker.moves.receive import (
 from hawker.worker.moves.unit import check_memory, check_root, files_of, unit_files, with_root
 
 FRESH_S = 20.0
-"""How old a granter's word may be when what it granted is accepted: less than it waits before it takes it back."""
+"""The seconds that a granter's word may be old when what it granted is accepted: fewer than it waits before it takes it
+back."""
 
 _MIB = 1 << 20
 AT_ONCE = 2
@@ -158,14 +159,14 @@ class IncomingMoves:
             raise NoRoom(f"short of {shortfall_text(missing)}", scope="host", shortfall=missing)
 
     def incoming(self, move_id: str) -> IncomingRecord:
-        """Raises `NotFound`."""
+        """The record of an incoming move. Raises `NotFound`."""
         found = self._deps.store.get(INCOMING, move_id)
         if found is None:
             raise NotFound(f"move {move_id:.40} is not known here")
         return found
 
     async def drop(self, move_id: str) -> None:
-        """Nothing of it comes any more. What was accepted stays."""
+        """Drops an incoming move: nothing of it comes any more. What was accepted stays."""
         deps = self._deps
 
         def apply(tx: Tx) -> bool:

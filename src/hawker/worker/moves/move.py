@@ -82,11 +82,11 @@ from hawker.worker.moves.unit import (
 from hawker.worker.table import Happened
 
 PREPARE_S = 600.0
-"""How long a machine that runs waits for a destination that does not answer, or makes no progress."""
+"""The seconds that a machine that runs waits for a destination that does not answer, or makes no progress."""
 
 SILENT_S = 30.0
-"""How long a machine is off for a destination that does not answer, or makes no progress; and how long one that gets
-ready may be silent before the next node is asked."""
+"""The seconds that a machine is off for a destination that does not answer, or makes no progress; and those that a
+destination that gets ready may be silent before the next node is asked."""
 
 _EXITED = "the machine has exited meanwhile"
 _TO_RUN = frozenset({State.STARTED, State.STARTING})  # which runs, or is started again by its policy
@@ -100,7 +100,7 @@ class MoveInput(Halt, frozen=True, kw_only=True):
 
 
 async def choose(context: Context[MoveInput]) -> Outcome:
-    """Which nodes are asked, and in which order."""
+    """Chooses the nodes that are asked, and their order."""
     move = move_in(context)
     if move.to:
         return Done(result=[move.to])
@@ -122,7 +122,7 @@ async def choose(context: Context[MoveInput]) -> Outcome:
 
 
 async def prepare(context: Context[MoveInput]) -> Outcome:
-    """One of them holds room and has what the machine needs. The machine runs meanwhile."""
+    """Has one of the nodes hold room and what the machine needs. The machine runs meanwhile."""
     deps, move, refusals = context.deps, move_in(context), list[str]()
     _ = deps.others.there  # raises, and so is tried again, while the daemon is on its way up and has met nobody
     try:
@@ -296,7 +296,7 @@ async def stop(context: Context[MoveInput]) -> Outcome:
 
 
 async def undo_stop(context: Context[MoveInput]) -> None:
-    """One that was suspended stays so."""
+    """Takes the stop back. A machine that was suspended stays so."""
     move = context.deps.store.get(MOVES, context.run_id)
     if move is None or move.memory is None:
         await undo_halt(context)
@@ -326,7 +326,7 @@ def _stopping(tx: Tx, deps: FlowDeps, move: MoveRecord) -> Outcome | None:
 
 
 async def close(context: Context[MoveInput]) -> Outcome:
-    """Nobody here writes to the files from now on, and what was written is on disk."""
+    """Closes the files: nobody here writes to them from now on, and what was written is on disk."""
     deps, move = context.deps, move_in(context)
     record = _machine(deps, move)
     if record is not None:

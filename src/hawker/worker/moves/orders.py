@@ -78,8 +78,8 @@ _LATER = {
 
 
 class PlannedMove(ValueObject, frozen=True):
-    """What an order would begin. The destination has not been asked: it may refuse. `free_mib` is what is free there,
-    of disk; `eta_s` how long the copy takes at its limit, None without one."""
+    """The move that an order would begin. The destination has not been asked: it may refuse. `free_mib` is what is free
+    there, of disk; `eta_s` how long the copy takes at its limit, None without one."""
 
     move: MoveRecord
     free_mib: int
@@ -142,7 +142,7 @@ class MachineMoves(IncomingMoves):
     async def of_volume(
         self, app: AppName, volume_id: str, wish: MoveRequest, also: Also = nothing_else
     ) -> MoveRecord | PlannedMove:
-        """The same for a volume that no machine has."""
+        """Begins a move of a volume that no machine has, or plans it."""
         self.check(wish)
         deps = self._deps
 
@@ -160,7 +160,7 @@ class MachineMoves(IncomingMoves):
         return await (self._planned(apply) if wish.dry_run else self._commit(apply))
 
     def check_free(self, volume: VolumeRecord) -> None:
-        """Raises `WrongState` for one that a machine has."""
+        """Checks that no machine has the volume. Raises `WrongState` for one that a machine has."""
         if volume.machine is not None:
             raise WrongState(
                 f"volume {volume.id} is attached to machine {volume.machine}, and moves with it: use"
@@ -170,14 +170,14 @@ class MachineMoves(IncomingMoves):
     def of_free(
         self, tx: Tx, volume: VolumeRecord, wish: MoveRequest = _ANYWHERE, *, alone: bool = False
     ) -> MoveRecord:
-        """In the caller's transaction, behind what is under way at the volume; nobody may use it until the move has
-        ended. Other moves of its app go on beside it unless it is to be `alone`. Raises `NoDestination`, and what a key
-        that cannot be opened raises."""
+        """Begins a move of a free volume in the caller's transaction, behind what is under way at the volume; nobody
+        may use it until the move has ended. Other moves of its app go on beside it unless it is to be `alone`. Raises
+        `NoDestination`, and what a key that cannot be opened raises."""
         run = self._deps.runs.accept(tx, MOVE.name, volume_resource(volume.id), MoveInput(signal="", timeout_s=0.0))
         return self._order(tx, run, volume.app, None, volume, wish, alone=alone)
 
     def check(self, wish: MoveRequest) -> None:
-        """Raises what stands against it whatever it is of."""
+        """Checks a wish before its machine or volume is known. Raises what stands against it whatever it is of."""
         if wish.mode in _LATER:
             raise NotServed(f"mode: {_LATER[wish.mode]}: use `warm`, which copies while the machine runs")
         if wish.mode not in _MODES:
@@ -272,18 +272,18 @@ class MachineMoves(IncomingMoves):
         return PlannedMove(planned, free_mib, stored / (at_most << 20) if at_most else None)
 
     def get(self, move_id: str, reader: Reader | None = None) -> MoveRecord:
-        """Raises `NotFound`."""
+        """The record of a move. Raises `NotFound`."""
         found = (reader or self._deps.store).get(MOVES, move_id)
         if found is None:
             raise NotFound(f"move {move_id:.40} not found, or it has not begun: see `hawker moves list`")
         return found
 
     def list(self) -> Sequence[MoveRecord]:
-        """The newest first."""
+        """All moves from this node, the newest first."""
         return [record for _, record in self._deps.store.scan(MOVES, reverse=True)]
 
     def check_cancellable(self, move_id: str) -> MoveRecord:
-        """Raises `NotFound`, `WrongState` once the destination owns it."""
+        """The record of a move that may be cancelled. Raises `NotFound`, `WrongState` once the destination owns it."""
         return self._not_granted(self._deps.store, move_id)
 
     def _not_granted(self, reader: Reader, move_id: str) -> MoveRecord:
@@ -328,12 +328,12 @@ class MachineMoves(IncomingMoves):
 
     @property
     def turns(self) -> AppTurns:
-        """Of the apps whose home this node is."""
+        """The turns of the apps whose home this node is."""
         return AppTurns(self._deps)
 
     @property
     def files(self) -> MovedFiles:
-        """Where one that is `handed_over` is read."""
+        """The files of machines and volumes, where a move that is `handed_over` is read."""
         return files_of(self._deps)
 
     def handed_over(
@@ -382,18 +382,19 @@ class MachineMoves(IncomingMoves):
         await self._deps.store.write(apply)
 
     async def expect_snapshots(self, offered: OfferedSnapshotsRequest) -> None:
-        """Of a volume that this node took back. Durably. Raises `Moved`, `NotFound`."""
+        """Expects the snapshots of a volume that this node took back. Durably. Raises `Moved`, `NotFound`."""
         await expect_snapshots(self._deps, offered)
 
     def snapshots_left(self, move: MoveRecord) -> int:
         return snapshots_left(self._deps.store, move)
 
     def is_settled(self, move: MoveRecord) -> bool:
-        """What was here of it has been forgotten, and that is on disk: see `MoveSweep`. Nobody can take it back."""
+        """Whether what was here of the unit has been forgotten, and that is on disk: see `MoveSweep`. Nobody can take
+        it back then."""
         return move.state is MoveState.DONE and self._deps.store.get(RETIRED_UNITS, move.id) is None
 
     def snapshots_kept(self, move: MoveRecord) -> tuple[SnapshotId, ...]:
-        """Those of its volume that are here."""
+        """The snapshots of the move's volume that are here."""
         return () if move.volume is None else snapshots_kept(self._deps.store, move.volume)
 
 

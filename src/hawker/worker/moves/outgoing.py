@@ -30,7 +30,7 @@ OFTEN = Backoff(attempts=1000, first_s=0.2, cap_s=30.0)
 
 
 class DeliverInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What the run that delivers a moved machine or volume is told."""
+    """The input of the run that delivers a moved machine or volume."""
 
     move: str
     """Its id, which is that of the run at the destination."""
@@ -43,7 +43,7 @@ def migrated(status: str, move: MoveRecord, reason: str = "") -> Happened:
 
 
 def change_move(tx: Tx, deps: FlowDeps, move_id: str, **fields: Any) -> MoveRecord:
-    """As it is now. Raises `NotFound`."""
+    """Changes fields of a move and returns the new record. Raises `NotFound`."""
     record = tx.get(MOVES, move_id)
     if record is None:
         raise NotFound(f"move {move_id} not found")

@@ -39,7 +39,7 @@ _log = bind("hawker.moves")
 
 
 class SurrenderInput(msgspec.Struct, frozen=True, kw_only=True):
-    """By which move it came."""
+    """The input of the run that surrenders a unit: the move by which it came."""
 
     move: str
     """Its id; another move that brought the machine here since has nothing to do with this run."""
@@ -61,7 +61,8 @@ def is_given_up(reader: Reader, came: IncomingRecord) -> bool:
 
 
 async def taken_back(deps: FlowDeps, unit: str) -> Abort | None:
-    """Before it is used: the end of whatever was to use it, when it was taken back; it is given up."""
+    """The end of a run that was to use a unit, when the unit was taken back; None when it was not. Asked before the
+    unit is used; one that was taken back is given up."""
     came = came_by(deps.store, unit)
     if came is None or ((came.settled or came.move in deps.claims) and not is_given_up(deps.store, came)):
         return None

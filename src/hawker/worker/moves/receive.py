@@ -119,7 +119,7 @@ def _copied(tx: Tx, context: Context[ReceiveInput]) -> None:
 
 
 async def settle(context: Context[ReceiveInput]) -> Outcome:
-    """Until it is accepted, refused, or will not come; an owner then notes which files lost something."""
+    """Waits until the unit is accepted, refused, or will not come; an owner then notes which files lost something."""
     while True:
         record = _incoming(context)
         if record.state not in AWAITED:
@@ -184,8 +184,8 @@ def under_way(records: Sequence[IncomingRecord]) -> int:
 
 
 def own(tx: Tx, deps: FlowDeps, node: NodeRecord, move_id: str, unit: Delivered, carried: OrderedApp) -> IncomingRecord:
-    """What was granted is this node's: the only place where an owner's record is made of what came. Raises `WrongState`
-    for what it cannot own."""
+    """Makes what was granted this node's: the only place where an owner's record is made of what came. Raises
+    `WrongState` for what it cannot own."""
     record = tx.get(INCOMING, move_id)
     assert record is not None, "it is never forgotten while it is awaited"
     if record.state not in AWAITED:
@@ -236,7 +236,8 @@ def _enter_volume(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, gen
 
 
 def check_address(reader: Reader, settings: Settings, machine: MachineRecord) -> None:
-    """What goes on from its memory has its address already. Raises `WrongState` where it is another machine's."""
+    """Checks that a machine's address is free here. A machine that goes on from its memory has its address already.
+    Raises `WrongState` where it is another machine's."""
     address = machine.network.ipv4
     if address and (
         reader.get(BY_IPV4, address) is not None or IPv4Address(address) not in IPv4Network(settings.ipv4_pool)

@@ -13,13 +13,14 @@ from hawker.worker.moves.outgoing import OFTEN, DeliverInput, give_back, move_in
 from hawker.worker.moves.unit import files_of, memories_of, retired_key, reveal_suspended, unit_files
 
 PATIENCE_S = 60.0
-"""From when gossip called the destination down: a node that lives and was only cut off asks each minute."""
+"""The seconds that a reclaim waits from when gossip called the destination down: a node that lives and was only cut off
+asks each minute."""
 
 _LOOK_S = 1.0
 
 
 async def wait(context: Context[DeliverInput]) -> Outcome:
-    """Until the destination has let go, or must be off."""
+    """Waits until the destination has let go, or must be off."""
     deps, move = context.deps, move_in(context)
     while not await _has_let_go(deps, move):
         since = await deps.others.there.lost_since(move.to)
@@ -63,7 +64,7 @@ def _restored(tx: Tx, move: MoveRecord) -> None:
 
 
 async def reopen(context: Context[DeliverInput]) -> Outcome:
-    """From this commit on it may be used here; what ran is started."""
+    """Opens the unit again: from this commit on it may be used here; what ran is started."""
     deps, move = context.deps, move_in(context)
     return Done(commit=lambda tx: _reopened(tx, deps, move))
 

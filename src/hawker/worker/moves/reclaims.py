@@ -43,8 +43,8 @@ from hawker.worker.moves.unit import unit_resource
 _ASKED_S = 10.0  # how long other nodes are asked what moved from them
 
 GENERATIONS = 1000
-"""How much greater the generation is of what is taken back: a node that was cut off may have granted it on some times,
-one generation each, before it hears."""
+"""The number by which the generation of what is taken back is greater: a node that was cut off may have granted it on
+some times, one generation each, before it hears."""
 
 
 class Reclaims:

@@ -31,10 +31,10 @@ from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.moves.orders import MachineMoves
 
 FARTHEST_S = 366 * 86_400.0
-"""How long before its time a move may be ordered."""
+"""The most seconds before its time at which a move may be ordered."""
 
 TRIED_S = 3600.0
-"""How long a move with a time of its own is tried once that has come."""
+"""The seconds for which a move with a time of its own is tried once that has come."""
 
 _LATE_S = 60.0
 """A time that is past by less than this is now: clocks of clients differ."""
@@ -53,7 +53,8 @@ class ScheduledMoves:
         self._moves = moves
 
     async def of_machine(self, target: MachineTarget, wish: MoveRequest) -> ScheduledMove:
-        """Raises what is known now to stand against it: what may be otherwise when its time has come does not."""
+        """Keeps an order to move a machine later. Raises what is known now to stand against it: what may be otherwise
+        when its time has come does not."""
         deps = self._deps
 
         def apply(tx: Tx) -> ScheduledMove:
@@ -64,7 +65,7 @@ class ScheduledMoves:
         return await self._accepted(apply)
 
     async def of_volume(self, app: AppName, volume_id: str, wish: MoveRequest) -> ScheduledMove:
-        """The same for a volume that no machine has."""
+        """Keeps an order to move a volume later that no machine has."""
         deps = self._deps
 
         def apply(tx: Tx) -> ScheduledMove:
@@ -117,11 +118,12 @@ class ScheduledMoves:
         return self._deps.store.get(SCHEDULED_MOVES, id)
 
     def list(self) -> Sequence[ScheduledMove]:
-        """Those that have not become a move, the newest first."""
+        """The orders that have not become a move, the newest first."""
         return [each for _, each in self._deps.store.scan(SCHEDULED_MOVES, reverse=True) if not each.move]
 
     async def cancel(self, id: str) -> ScheduledMove:
-        """As it is afterwards: one that has begun meanwhile is as it was. Raises `NotFound`."""
+        """Cancels an order and returns it as it is afterwards: one that has begun meanwhile is as it was. Raises
+        `NotFound`."""
 
         def apply(tx: Tx) -> ScheduledMove:
             found = tx.get(SCHEDULED_MOVES, id)
@@ -135,7 +137,7 @@ class ScheduledMoves:
         return await self._deps.store.write(apply)
 
     async def begin_due(self) -> None:
-        """Those whose time has come, the oldest order first; and forget what ended long ago."""
+        """Begins the orders whose time has come, the oldest order first; and forgets those that ended long ago."""
         deps = self._deps
         for scheduled in list(_waiting(deps.store)):
             if scheduled.at <= deps.clock.now():

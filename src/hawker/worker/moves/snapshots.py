@@ -65,7 +65,7 @@ from hawker.worker.lifecycle.draft import FileDraft, Upto
 from hawker.worker.moves.unit import files_of
 
 SNAPSHOT_MIB_PER_S = 50
-"""How fast a snapshot travels at most."""
+"""The speed in MiB/s at which a snapshot travels at most."""
 
 _COMPARED_FASTER = 4  # than it is copied: it is read, and does not travel
 _BEHIND_S = 1.0  # how often it looks whether moves to this node have ended
@@ -86,7 +86,8 @@ class BringInput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def carried_snapshots(deps: FlowDeps, move: MoveRecord) -> tuple[CarriedSnapshot, ...]:
-    """What its new owner is told: those that are here, and those that this node was to have and others have still."""
+    """The snapshots that a volume's new owner is told of: those that are here, and those that this node was to have and
+    others have still."""
     if move.volume is None:
         return ()
     here = _carried_from_here(deps, move.volume, move.id, move.generation)
@@ -124,14 +125,14 @@ def _whole(reader: Reader, volume_id: VolumeId) -> list[SnapshotRecord]:
 
 
 def snapshots_left(reader: Reader, move: MoveRecord) -> int:
-    """How many are to follow the volume from here, or would once it is granted."""
+    """The number of snapshots that are to follow the volume from here, or would once it is granted."""
     if move.volume is None or not (went_by(reader, move) or move.state in OPEN_MOVES):
         return 0
     return len(_whole(reader, move.volume))
 
 
 def snapshots_kept(reader: Reader, volume_id: VolumeId) -> tuple[SnapshotId, ...]:
-    """Those of the volume that are here."""
+    """The snapshots of the volume that are here."""
     return tuple(each.id for each in _whole(reader, volume_id))
 
 
@@ -215,8 +216,8 @@ async def _offer(
 
 
 def enter_snapshots(tx: Tx, deps: FlowDeps, unit: Delivered) -> None:
-    """In the transaction that owns the volume: what is to follow it. One that was here before and has not gone since is
-    here already."""
+    """Enters the snapshots that are to follow a volume, in the transaction that owns it. A snapshot that was here
+    before and has not gone since is here already."""
     volume = unit.volume
     if volume is None:
         return
@@ -239,8 +240,8 @@ def _enter(tx: Tx, deps: FlowDeps, carried: CarriedSnapshot) -> None:
 
 
 async def expect_snapshots(deps: FlowDeps, offered: OfferedSnapshotsRequest) -> None:
-    """Those of a volume that was taken back from a node that has returned: it has them. Durably. Raises `Moved` when
-    another node owns the volume, `NotFound` when it was never here."""
+    """Expects the snapshots of a volume that was taken back from a node that has returned: it has them. Durably. Raises
+    `Moved` when another node owns the volume, `NotFound` when it was never here."""
     carried = _CARRIED.decode(deps.others.there.open(offered.unit))
     volume_id, app = VolumeId(offered.volume), AppName(offered.app)
 
@@ -260,7 +261,7 @@ async def expect_snapshots(deps: FlowDeps, offered: OfferedSnapshotsRequest) -> 
 
 
 def begin_bringing(tx: Tx, deps: FlowDeps, volume_id: VolumeId) -> None:
-    """In line behind what brings others of it."""
+    """Begins to bring a volume's snapshots, in line behind what brings others of it."""
     deps.runs.accept(tx, BRING_SNAPSHOTS.name, snapshots_resource(volume_id), BringInput())
 
 
@@ -298,7 +299,7 @@ class _Bringing:
         self._volume = coming.snapshot.volume
 
     async def bring(self) -> str:
-        """What it waits for; empty once nothing of it is to be done any more."""
+        """Brings the snapshot and returns what it waits for; empty once nothing of it is to be done any more."""
         try:
             waits = "" if self._coming.arrived else await self._have()
             if waits or await self._is_over():

@@ -72,7 +72,7 @@ def _ended(tx: Tx, context: Context[SurrenderInput], exit: Exit) -> None:
 
 
 async def drop(context: Context[SurrenderInput]) -> Outcome:
-    """Nothing of it is mounted, routed or in its place any more; its files are kept aside."""
+    """Drops the unit: nothing of it is mounted, routed or in its place any more; its files are kept aside."""
     deps, came = context.deps, _came(context)
     record, volume = _machine(deps.store, came), _volume(deps.store, came)
     busy = None if volume is None else journal.active(deps.store, volume_resource(volume.id))

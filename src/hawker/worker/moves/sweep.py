@@ -52,7 +52,7 @@ class MoveSweep:
         self._scheduled = scheduled
 
     async def serve(self, every_s: float) -> None:
-        """Until cancelled."""
+        """Begins moves whose time has come and sweeps what moves left, until cancelled."""
         while True:
             try:
                 await self._scheduled.begin_due()

@@ -23,13 +23,13 @@ from hawker.store.contract import Durability, Tx
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 
 TURN_S = 600.0
-"""For how long a turn is kept for a move whose source is not heard of."""
+"""The seconds for which a turn is kept for a move whose source is not heard of."""
 
 PATIENCE_S = 600.0
-"""How long a move waits for its turn."""
+"""The seconds that a move waits for its turn."""
 
 LONGEST_S = 7200.0
-"""For how long moves of one node have the turn of an app, one after the other or one alone."""
+"""The seconds for which moves of one node have the turn of an app, one after the other or one alone."""
 
 REST_S = 60.0
 """Then it is for others; also a node that has left its turn goes on with its time if it asks within this."""
@@ -43,14 +43,15 @@ _log = bind("hawker.moves")
 
 
 class AppTurns:
-    """At the home of apps."""
+    """The turns of moves, kept at the home of their apps."""
 
     def __init__(self, deps: FlowDeps) -> None:
         self._deps = deps
 
     async def take(self, move_id: str, asked: TurnRequest, certified: str = "") -> MoveTurn:
-        """Whose turn it is then. Durably. `certified` is the node that asks, if it has shown who it is. Raises
-        `NotFound` where this is not the app's home, and `Forbidden` for another node's move."""
+        """Asks for the turn of a move, and says whose turn it is then. Durably. `certified` is the node that asks, if
+        it has shown who it is. Raises `NotFound` where this is not the app's home, and `Forbidden` for another node's
+        move."""
         if certified not in ("", asked.node):
             raise Forbidden(f"node {certified} asks for the turn of a move of node {asked.node:.40}")
         node, now = NodeId(asked.node), self._deps.clock.now()
@@ -80,7 +81,7 @@ class AppTurns:
         return (held.move, held.node) if await _has_ended(self._deps, there, _CHECK_S) else None
 
     async def leave(self, move_id: str, app: str, certified: str = "") -> None:
-        """The turn of the move of the node that says so. Its record stays for a while: `next_turn` reads it."""
+        """Ends the turn of a move, when its node says so. The turn's record stays for a while: `next_turn` reads it."""
         now = self._deps.clock.now()
 
         def apply(tx: Tx) -> None:
@@ -92,7 +93,8 @@ class AppTurns:
 
 
 def next_turn(held: TurnRecord | None, move_id: str, node: NodeId, now: float) -> TurnRecord | None:
-    """Of a move for which nobody else has the turn; `held` is the last one. None while it is for other nodes. Pure."""
+    """The turn of a move for which nobody else has it; `held` is the last one. None while it is for other nodes.
+    Pure."""
     since = now
     if held is not None and held.node == node and now < held.until + REST_S:
         since = held.since or now
@@ -102,7 +104,7 @@ def next_turn(held: TurnRecord | None, move_id: str, node: NodeId, now: float) -
 
 
 def forget_turns(tx: Tx, now: float) -> None:
-    """At their home: those that are over, and nothing follows from them."""
+    """Forgets turns, at their home: those that are over, and from which nothing follows."""
     for app, turn in list(tx.scan(TURNS)):
         if turn.until + REST_S <= now:
             tx.delete(TURNS, app)
@@ -112,7 +114,7 @@ def forget_turns(tx: Tx, now: float) -> None:
 
 
 async def turn(context: Context[msgspec.Struct]) -> Outcome:
-    """It is this move's turn, or its app's home does not say whose it is."""
+    """Waits until it is this move's turn, or its app's home does not say whose it is."""
     deps, move, last = context.deps, _move(context), context.clock.monotonic() + PATIENCE_S
     tries, _ = _TRIES, deps.others.there  # raises, and so is tried again, while the daemon has met nobody
     while move.alone:
@@ -135,7 +137,7 @@ async def turn(context: Context[msgspec.Struct]) -> Outcome:
 
 
 async def turn_lost(deps: FlowDeps, move: MoveRecord) -> str:
-    """Before the machine is stopped: for whom it has to wait, after all; empty when for nobody."""
+    """For whom a move has to wait after all, in words; empty when for nobody. Asked before the machine is stopped."""
     if not move.alone:
         return ""
     try:
@@ -147,7 +149,7 @@ async def turn_lost(deps: FlowDeps, move: MoveRecord) -> str:
 
 
 async def leave_turn(deps: FlowDeps, move: MoveRecord) -> None:
-    """Before its end is written. A home that does not hear it learns it from who waits."""
+    """Leaves the turn before the move's end is written. A home that does not hear it learns it from who waits."""
     if not move.alone:
         return
     await deps.store.write(lambda tx: _note(tx, deps, move.id, alone=False))
@@ -169,7 +171,7 @@ async def undo_turn(context: Context[msgspec.Struct]) -> None:
 
 
 async def keep_turn(deps: FlowDeps, move: MoveRecord) -> None:
-    """It goes on; asked now and then, and what the home says is noted."""
+    """Asks the home for the turn of a move that goes on, now and then, and notes what the home says."""
     if move.alone and move.state in OPEN_MOVES:
         try:
             await _say(deps, move, await _ask(deps, move))

@@ -34,34 +34,34 @@ def files_of(deps: FlowDeps) -> MovedFiles:
 
 
 def unit_resource(move: MoveRecord | IncomingRecord) -> Resource:
-    """What runs about it work on, at its source and once it has come."""
+    """The resource that runs about a move work on, at its source and once it has come."""
     return volume_resource(VolumeId(move.unit)) if move.machine is None else machine_resource(MachineId(move.unit))
 
 
 def unit_files(move: MoveRecord | IncomingRecord) -> tuple[MovedFile, ...]:
-    """Those that go along; what a machine does not keep does not."""
+    """The files that go along with a move; what a machine does not keep does not."""
     volume = move.volume.id if isinstance(move.volume, VolumeRecord) else move.volume
     found = [] if volume is None else [MovedFile(volume)]
     return (*found, *([] if move.root is None else [MovedFile(move.unit, move.root.layer)]), *memory_files(move))
 
 
 def memory_files(move: MoveRecord | IncomingRecord) -> tuple[MovedFile, ...]:
-    """In the order in which they are put in place."""
+    """The files of the memory, in the order in which they are put in place."""
     return () if move.memory is None else tuple(MovedFile(move.unit, memory=each.name) for each in move.memory.files)
 
 
 def retired_key(file: MovedFile, generation: int) -> str:
-    """Of the record of a file that was put aside."""
+    """The key of the record of a file that was put aside."""
     return f"{file.id}/{generation}/{file.memory}" if file.memory else f"{file.id}/{generation}"
 
 
 async def stored_bytes(deps: FlowDeps, move: MoveRecord) -> int:
-    """What the files take of the disk, together."""
+    """The bytes that the move's files take of the disk, together."""
     return sum([await files_of(deps).stored_bytes(each) for each in unit_files(move)])
 
 
 async def trim(deps: FlowDeps, file: MovedFile) -> None:
-    """What was deleted is not copied; not for long, and no move ends because of it."""
+    """Frees in the file what was deleted, so that it is not copied; not for long, and no move ends because of it."""
     until, start = deps.clock.monotonic() + _TRIM_S, 0
     with suppress(HawkerError):  # a guest that is busy, or does not answer
         while deps.clock.monotonic() < until:
@@ -72,18 +72,18 @@ async def trim(deps: FlowDeps, file: MovedFile) -> None:
 
 
 def moved_volume(deps: FlowDeps, move: MoveRecord) -> VolumeRecord | None:
-    """As its next node has it: with what was lost on the way."""
+    """The volume as its next node has it: with what was lost on the way."""
     volume = None if move.volume is None else deps.store.get(VOLUMES, move.volume)
     return None if volume is None else damaged_by(volume, deps.others.there.me, move.lost, deps.clock.now())
 
 
 def memories_of(deps: FlowDeps) -> SavedMemories | None:
-    """None where no memory of a suspended machine is a file."""
+    """The driver's saved memories; None where no memory of a suspended machine is a file."""
     return deps.driver if isinstance(deps.driver, SavedMemories) and deps.driver.features.disks else None
 
 
 async def kept_memory(deps: FlowDeps, record: MachineRecord | None) -> KeptMemory | None:
-    """That of a suspended machine, where it is files that move; None for all others. Raises `SnapshotLost`."""
+    """The memory of a suspended machine, where it is files that move; None for all others. Raises `SnapshotLost`."""
     memories = memories_of(deps)
     if record is None or record.state is not State.SUSPENDED or record.running is None or memories is None:
         return None
@@ -96,14 +96,14 @@ async def kept_memory(deps: FlowDeps, record: MachineRecord | None) -> KeptMemor
 
 
 async def image_digest(deps: FlowDeps, record: MachineRecord) -> str:
-    """Of the image's file that a suspended machine has read of. Raises `NotFound` where there is none."""
+    """The digest of the image's file that a suspended machine has read of. Raises `NotFound` where there is none."""
     memories = memories_of(deps)
     assert memories is not None, "only where memories are files one moves"
     return await memories.image_digest(deps.images.block_path(record.image.digest))
 
 
 async def check_memory(deps: FlowDeps, memory: KeptMemory) -> None:
-    """Raises `NotServed` where it cannot go on."""
+    """Checks that a machine can go on from `memory` here. Raises `NotServed` where it cannot go on."""
     memories = memories_of(deps)
     lacks = "this node's machines have no memories that are files" if memories is None else ""
     lacks = lacks or (memory.saved_by.lacks(await memories.resumes()) if memories is not None else "")
@@ -112,8 +112,9 @@ async def check_memory(deps: FlowDeps, memory: KeptMemory) -> None:
 
 
 async def kept_root(deps: FlowDeps, record: MachineRecord | None, memory: KeptMemory | None = None) -> KeptRoot | None:
-    """What is there of it now; None for a machine that keeps nothing, or has written nothing yet. A machine that goes
-    on from its `memory` goes on with the layer of its instance. Raises `NotServed` for one that is no file."""
+    """The root filesystem that the machine keeps, as it is now; None for a machine that keeps nothing, or has written
+    nothing yet. A machine that goes on from its `memory` goes on with the layer of its instance. Raises `NotServed` for
+    one that is no file."""
     layer = kept_layer(record) or (None if memory is None else memory.running.instance_id)
     if record is None or layer is None or deps.moved_files is None:
         return None
@@ -138,12 +139,13 @@ async def reveal_suspended(deps: FlowDeps, move: MoveRecord | IncomingRecord) ->
 
 
 def check_root(root: KeptRoot, features: Features) -> None:
-    """Raises `NotServed` where another kind of machine would have to go on with it."""
+    """Checks that a machine of this node can go on with the root. Raises `NotServed` where another kind of machine
+    would have to go on with it."""
     if root.guest_written != features.disks:
         wrote, runs = ("a microVM", "no microVMs") if root.guest_written else ("a container", "microVMs")
         raise NotServed(f"{wrote} wrote the root filesystem that the machine keeps, and this node runs {runs}")
 
 
 def with_root(room: Resources, root: KeptRoot | None) -> Resources:
-    """At least as much disk as what is kept may come to take."""
+    """The room with at least as much disk as the kept root may come to take."""
     return room if root is None else replace(room, disk_mib=max(room.disk_mib, -(-root.size_bytes // _MIB)))

@@ -40,7 +40,8 @@ __all__ = ["Finding", "Kind", "Mended", "Mender", "Reconciler"]
 
 
 class Mended(ValueObject, frozen=True):
-    """What became of a finding. `error` when its repair failed; neither when it is not to be mended by who asked."""
+    """The result of a finding's repair. `error` when its repair failed; neither when it is not to be mended by who
+    asked."""
 
     finding: Finding
     tried: bool
@@ -97,7 +98,7 @@ class Reconciler:
         return [await self._mend(finding, menders) for finding in await self.find()]
 
     async def repair(self, finding: Finding) -> None:
-        """Raises what the host says; nothing is half-recorded."""
+        """Repairs a finding. Raises what the host says; nothing is half-recorded."""
         await self._repairs.mend(finding)
 
     async def _mend(self, finding: Finding, menders: frozenset[Mender]) -> Mended:

@@ -8,7 +8,8 @@ from hawker.value_object import ValueObject
 
 
 class Kind(StrEnum):
-    """In the order in which they are repaired: what is stray goes before what is missing is made."""
+    """The kinds of findings, in the order in which they are repaired: what is stray goes before what is missing is
+    made."""
 
     STRAY_INSTANCE = "stray instance"
     STRAY_NETWORK = "stray network"
@@ -55,7 +56,8 @@ class Kind(StrEnum):
 
 
 class Mender(Enum):
-    """Who may repair it. What could end a healthy machine, or needs somebody else, is not the node's to decide."""
+    """The one who may repair a finding. What could end a healthy machine, or needs somebody else, is not the node's to
+    decide."""
 
     NODE = "node"  # the node, every minute
     OPERATOR = "operator"  # `hawker node doctor --repair`
@@ -65,7 +67,7 @@ class Mender(Enum):
 
 class Repair(ValueObject, frozen=True):
     text: str
-    """What is done, as a command to whoever reads it."""
+    """The repair in words, as a command to whoever reads it."""
     by: Mender = Mender.NODE
 
 

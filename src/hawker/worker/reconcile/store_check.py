@@ -37,7 +37,7 @@ class Entry(ValueObject, frozen=True):
 
     bucket: Bucket[Any]
     key: str
-    """As it is in the index."""
+    """The key of the entry, as it is in the index."""
     wanted: MachineId | VolumeId | None
 
 
@@ -62,7 +62,7 @@ def sum_of(holders: Iterable[CapacityHolder]) -> Resources:
 
 
 def held_in_all(reader: Reader, machines: Collection[MachineRecord]) -> Resources:
-    """By machines and volumes, and by what is on its way here."""
+    """The resources held by machines and volumes, and by what is on its way here."""
     return sum_of([*machines, *volumes_of(reader)]).plus(held_by_incoming(reader))
 
 
