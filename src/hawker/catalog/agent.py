@@ -41,7 +41,8 @@ class SubscriptionLost(Unavailable):
 
 
 class WrongAgent(Fault):
-    """What answers is no agent, or none that answers us: trying again is no use, a configuration is to be mended."""
+    """The server that answers is no agent, or no agent that answers us: trying again is no use, a configuration is to
+    be mended."""
 
 
 class _End(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,11 +58,12 @@ class AgentEvent(msgspec.Struct, frozen=True, kw_only=True):
     eoq: _End | None = None
     change: tuple[str, int, list[Any], AgentVersion] | None = None
     error: str | None = None
-    """What went wrong, in the agent's words; nothing comes after it."""
+    """The error in the agent's words; nothing comes after it."""
 
 
 async def lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    """Until the end, which for a query is after `eoq` and for a subscription never in good order."""
+    """The lines of a response until its end, which for a query is after `eoq` and for a subscription never in good
+    order."""
     try:
         async for line in response.content:
             if line.strip():
@@ -103,8 +105,8 @@ async def answer_of(told: AsyncGenerator[bytes, None], most_rows: int = MOST_ROW
 async def subscribed(
     told: AsyncGenerator[bytes, None], last: int | None, answer_s: float = ANSWER_S
 ) -> AsyncGenerator[tuple[ResultTable | RowChange, int], None]:
-    """What a subscription says from change `last` on, and the number of the last change that it has in it. Where `last`
-    is None, first all rows; raises `TimeoutError` when they take longer than `answer_s`."""
+    """The rows and changes of a subscription from change `last` on, each with the number of the last change that it has
+    in it. Where `last` is None, first all rows; raises `TimeoutError` when they take longer than `answer_s`."""
     if last is None:
         with anyio.fail_after(answer_s):
             table, last = await answer_of(told, MOST_FOLLOWED_ROWS)
@@ -258,7 +260,8 @@ class AgentCatalog:
         return lambda: None
 
     async def reached(self, token: Token, *, timeout_s: float) -> bool:
-        """As the agent itself knows; False also of one that cannot say, be it away or another Hawker."""
+        """Whether the agent has come to `token`, as it knows itself; False also of an agent that cannot say, be it away
+        or another Hawker."""
         with anyio.move_on_after(timeout_s):
             while not await self._applied(token):
                 await self._clock.sleep(LOOK_EVERY_S)

@@ -32,8 +32,8 @@ class AgentCheck(ValueObject, frozen=True):
     within_s: float = CHECK_S
 
     async def lacks(self) -> str | None:
-        """What of this version's tables it does not have, in its own words, and what to do; None when it has all.
-        Raises what `Catalog.query` raises where it cannot be asked, after `within_s` at the latest."""
+        """The parts of this version's tables that the agent does not have, in its own words, and what to do; None when
+        it has all. Raises what `Catalog.query` raises where it cannot be asked, after `within_s` at the latest."""
         found: list[str] = []
         with _within(self.within_s):
             for name, table in read((shipped(),)).tables.items():
@@ -48,7 +48,7 @@ class AgentCheck(ValueObject, frozen=True):
         )
 
     async def findings(self) -> Sequence[str]:
-        """For people, within twice `within_s`; empty when all is well."""
+        """The troubles of the agent, as sentences for people, within twice `within_s`; empty when all is well."""
         try:
             lacks = await self.lacks()
             if lacks:

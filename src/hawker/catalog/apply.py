@@ -24,7 +24,7 @@ _BAD = (
 
 
 class StorageParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What of the storage a batch works on."""
+    """The parts of the storage that a batch works on."""
 
     node: NodeId
     rows: Mapping[str, TableRows]

@@ -118,7 +118,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Capture:
-    """Of one transaction. `ops` is there once the block has ended."""
+    """The capture of the row changes of one transaction. `ops` is there once the block has ended."""
 
     def __init__(self, connection: apsw.Connection, node: NodeId, rows: Mapping[str, TableRows]) -> None:
         self._connection, self._node, self._rows = connection, node, rows
@@ -166,7 +166,7 @@ class Capture:
 
 
 def size_of(values: tuple[Value, ...]) -> int:
-    """Bytes, about."""
+    """The size of values in bytes, about."""
     return 8 * len(values) + sum([_length(value) for value in values if isinstance(value, str | bytes)])
 
 

@@ -12,7 +12,7 @@ import msgspec
 from hawker.ids import NodeId
 
 Value: TypeAlias = int | float | str | bytes | None
-"""What SQLite stores."""
+"""A value that SQLite stores."""
 
 if TYPE_CHECKING:
     Cells: TypeAlias = tuple[Value, ...]
@@ -23,7 +23,7 @@ _KINDS = frozenset({int, float, str, bytes, bool, type(None)})
 
 
 class Scope(StrEnum):
-    """Who replicates a table: the nodes of the owner's region, or all."""
+    """The nodes that replicate a table: those of the owner's region, or all."""
 
     REGION = "region"
     GLOBAL = "global"
@@ -53,9 +53,9 @@ class ReplicatedTx(msgspec.Struct, frozen=True, array_like=True):
     origin: NodeId
     scope: Scope
     epoch: int
-    """Of the owner's history: a greater one replaces everything of those before."""
+    """The epoch of the owner's history: a greater one replaces everything of those before."""
     version: int
-    """Of the owner in this scope and epoch: 1, 2, 3, ... without a gap."""
+    """The version of the owner in this scope and epoch: 1, 2, 3, ... without a gap."""
     at: float
     ops: tuple[Op, ...]
 
@@ -73,7 +73,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
 class VersionedOp(msgspec.Struct, frozen=True, array_like=True):
     version: int
-    """Of the transaction that the op was in."""
+    """The version of the transaction that the op was in."""
     op: Op
 
 
@@ -86,12 +86,12 @@ class Delta(msgspec.Struct, frozen=True, array_like=True):
     origin: NodeId
     scope: Scope
     epoch: int
-    """Of the owner's history: a greater one replaces everything of those before."""
+    """The epoch of the owner's history: a greater one replaces everything of those before."""
     reset: bool
     after: int
     upto: int
     floor: int
-    """What the sender compacted: it has no whole transactions up to this version."""
+    """The version up to which the sender compacted: it has no whole transactions up to it."""
     ops: tuple[VersionedOp, ...]
     last: bool
     head: int = 0
@@ -102,9 +102,9 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
     origin: NodeId
     epoch: int
-    """Of the owner's history."""
+    """The epoch of the owner's history."""
     version: int
-    """Of the transaction that wrote; readers have it once they have come to it."""
+    """The version of the transaction that wrote; readers have it once they have come to it."""
 
     def __str__(self) -> str:
         return f"{self.origin}:{self.epoch}:{self.version}"

@@ -24,8 +24,8 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class VersionCeiling(msgspec.Struct, frozen=True, kw_only=True):
-    """How many versions of `epoch` this node may have published: at most `ceiling`, and at least `ceiling - STEP`; in a
-    clean file exactly `ceiling`."""
+    """The number of versions of `epoch` that this node may have published: at most `ceiling`, and at least `ceiling -
+    STEP`; in a clean file exactly `ceiling`."""
 
     epoch: int
     ceiling: int
@@ -72,7 +72,7 @@ class FreshnessFile:
             self._write(msgspec.structs.replace(self.record, previous=""))
 
     def cover(self, scope: Scope, position: Position) -> None:
-        """Before that version can be seen by anyone."""
+        """Writes the promise of a version, before that version can be seen by anyone."""
         assert self.record is not None, "nothing is published before the lease began"
         promise = self.record.promises.get(scope)
         if promise is None or promise.epoch != position.epoch or position.applied > promise.ceiling:
@@ -134,7 +134,7 @@ class TransactionLost(Exception):
 
 
 class Commits:
-    """Of one group, which may have to be run more than once. Inside the caller's transaction."""
+    """The commits of one group, which may have to be run more than once. They run inside the caller's transaction."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class Commits:
         self._failed: dict[int, HawkerError] = {}
 
     def run(self, group: Sequence[LocalTransaction]) -> list[Committed | HawkerError]:
-        """For each what it came to. Raises `TransactionLost`."""
+        """The result of each transaction of the group, in its order. Raises `TransactionLost`."""
         return [self._failed.get(number) or self._attempt(number, local) for number, local in enumerate(group)]
 
     def _attempt(self, number: int, local: LocalTransaction) -> Committed | HawkerError:

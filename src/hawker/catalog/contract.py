@@ -22,10 +22,10 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """What one statement did; `seconds` is how long it took."""
+    """The effect of one statement; `seconds` is how long it took."""
 
     rows_affected: int
-    """0 or more."""
+    """The number of rows that the statement changed, 0 or more."""
     seconds: float
 
 
@@ -39,23 +39,23 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Touched(msgspec.Struct, frozen=True, kw_only=True):
-    """What a batch or a local transaction changed: for each table the keys, in the primary key's order. `everything`:
-    any row of any table may have changed as well (a sweep, a forgotten node, too many to name)."""
+    """The rows that a batch or a local transaction changed: for each table the keys, in the primary key's order.
+    `everything`: any row of any table may have changed as well (a sweep, a forgotten node, too many to name)."""
 
     tables: Mapping[str, frozenset[tuple[Value, ...]]]
     everything: bool = False
 
 
 class ApplyOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Where each stream is after a batch, and what of it was set aside: unknown tables and columns wait for a schema,
-    a row that does not fit its table is quarantined and reported. Neither holds up what comes after. `touched` names
-    what readers of this replica now see differently."""
+    """The place of each stream after a batch, and what of the batch was set aside: unknown tables and columns wait for
+    a schema, a row that does not fit its table is quarantined and reported. Neither holds up what comes after.
+    `touched` names what readers of this replica now see differently."""
 
     positions: Mapping[tuple[NodeId, Scope], Position]
     unknown: int = 0
-    """How many ops wait for a schema that has their table and columns."""
+    """The number of ops that wait for a schema that has their table and columns."""
     quarantined: int = 0
-    """How many rows did not fit their table."""
+    """The number of rows that did not fit their table."""
     touched: Touched = Touched(tables={})
 
 
@@ -71,25 +71,25 @@ class LocalTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
     statements: tuple[Statement, ...]
     at: float
-    """When it was asked for, Unix seconds: what readers measure lag by."""
+    """The time at which the transaction was asked for, Unix seconds: readers measure lag by it."""
     timeout_s: float | None = None
-    """How long its statements may take, more than 0; None: as long as they need."""
+    """The seconds that its statements may take, more than 0; None: as long as they need."""
 
 
 class Storage(Protocol):
-    """What replication needs of the database. All calls block and are made by one thread; each is one transaction.
+    """The database as replication needs it. All calls block and are made by one thread; each is one transaction.
 
     A stream that was never heard, or that a fence swept, is at `Position(0, 0)`: its next `ReplicatedTx` is version 1
     of any epoch above the fence. A stream in the middle of a reset is at version -1, also after a crash. Quarantined
-    rows (unknown tables and columns, bad rows) are part of `delta` like any other row, for readers that know a place.
-    """
+    rows (unknown tables and columns, bad rows) are part of `delta` like any other row, for readers that know a
+    place."""
 
     def proven(self) -> bool:
         """Whether the file has all that this node ever published, as far as it can prove that: it was closed in good
         order, and is no copy. Else this node's streams are renewed before anything is committed."""
 
     def positions(self, scope: Scope) -> Mapping[NodeId, Position]:
-        """Of all origins that are known or fenced, this node included."""
+        """The positions of all origins that are known or fenced, this node included."""
 
     def apply(self, batch: Sequence[ReplicatedTx | Delta]) -> ApplyOutcome:
         """Apply a batch in the order given. A `ReplicatedTx` that is not the next of its stream is skipped; so is what
@@ -119,8 +119,9 @@ class Storage(Protocol):
         is not `proven`."""
 
     def commit_all(self, group: Sequence[LocalTransaction]) -> Sequence[Committed | HawkerError]:
-        """As `commit`, in this order and each on its own: one that fails does not touch the others. All that succeed
-        are on disk when this returns, for which a disk takes as long as for one. Raises `Unavailable` for all."""
+        """Commits each transaction of the group as `commit` does, in this order and each on its own: one that fails
+        does not touch the others. All that succeed are on disk when this returns, for which a disk takes as long as for
+        one. Raises `Unavailable` for all."""
 
     def renew(self, scope: Scope, epoch: int) -> Position:
         """Begin this node's stream again in `epoch`, which is above all that it ever used: all own rows are published
@@ -131,10 +132,10 @@ class Storage(Protocol):
         floors accordingly. How many deletions went."""
 
     def query(self, statement: Statement) -> ResultTable:
-        """Raises `BadRequest` for what is no reading statement."""
+        """The answer to a statement that reads. Raises `BadRequest` for what is no reading statement."""
 
     def close(self) -> None:
-        """In good order. Nothing may be called after it."""
+        """Closes the database in good order. Nothing may be called after it."""
 
 
 OnTouched: TypeAlias = Callable[[Touched], None]
@@ -157,7 +158,7 @@ class SnapshotSource(Protocol):
     any thread, and hold up neither commits nor batches for longer than one stream takes."""
 
     def snapshot(self, target: Path, scopes: Collection[Scope] = ...) -> SnapshotFile:
-        """Of those scopes: a node of another region gets the global one only. Writes `target`."""
+        """Makes a snapshot of those scopes: a node of another region gets the global one only. Writes `target`."""
 
     def install(self, file: Path, digest: str) -> Touched:
         """Take from the file each stream that it knows further, as a reset would; ask for the positions afterwards. The
@@ -175,16 +176,18 @@ class RowChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Catalog(Protocol):
-    """What workers and brokers ask, whichever engine answers: the replica in this process, or an agent's URL."""
+    """The catalog as workers and brokers ask it, whichever engine answers: the replica in this process, or an agent's
+    URL."""
 
     async def transact(self, statements: Sequence[Statement]) -> Token | None:
-        """In one transaction, durably. Only rows that this node owns. None when nothing changed."""
+        """Runs statements in one transaction, durably. They may change only rows that this node owns. None when nothing
+        changed."""
 
     def listen(self, callback: OnTouched) -> Callable[[], None]:
         """Be told of each change, local or not, from now on. Returns how to stop it."""
 
     async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> ResultTable:
-        """Raises `BadRequest` for what is no reading statement."""
+        """The answer to a statement that reads. Raises `BadRequest` for what is no reading statement."""
 
     def subscribe(self, statement: Statement) -> AbstractAsyncContextManager[AsyncIterator[ResultTable | RowChange]]:
         """First the answer as it is, then each change of it."""

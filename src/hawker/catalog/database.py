@@ -86,7 +86,8 @@ class Database:
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Between two transactions. Readers are waited for when the log is long, but never for long themselves."""
+        """Brings the log into the database, between two transactions. Readers are waited for when the log is long, but
+        never for long themselves."""
         if self._log_pages < CHECKPOINT_PAGES:
             return
         crowded = self._log_pages >= self._crowded_at
@@ -143,7 +144,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
 
 
 def check(connection: apsw.Connection, path: Path) -> None:
-    """That the file is a catalog which this version can use."""
+    """Checks that the file is a catalog which this version can use."""
     if connection.pragma("application_id") != APPLICATION_ID:
         raise CannotStart(f"{path} is not a hawker catalog: choose another data directory")
     version = connection.pragma("user_version")
@@ -177,7 +178,7 @@ def evolve(connection: apsw.Connection, schema: Schema, *, kept: frozenset[str] 
 
 
 def tables_of(connection: apsw.Connection) -> Mapping[str, Replicated]:
-    """What the live database replicates, declared or not."""
+    """The tables that the live database replicates, declared or not."""
     rows: list[Any] = connection.execute(
         "SELECT name, scope, sql FROM __c_table JOIN sqlite_schema USING (name)"
     ).fetchall()
@@ -192,8 +193,9 @@ def _create(connection: apsw.Connection, table: Replicated) -> None:
 
 
 def side_tables(connection: apsw.Connection, table: Replicated) -> list[str]:
-    """What is known of each row, live or deleted: its owner's last version, when it was deleted here (Unix seconds, 0
-    for a live one), and in which run of its stream it was last confirmed (see origins.py)."""
+    """The statements for the side table, which has what is known of each row, live or deleted: its owner's last
+    version, when it was deleted here (Unix seconds, 0 for a live one), and in which run of its stream it was last
+    confirmed (see origins.py)."""
     rows: list[Any] = connection.execute("SELECT name, type FROM pragma_table_xinfo(?)", (table.name,)).fetchall()
     types = dict(rows)
     side, keys = quoted(f"{table.name}__m"), ", ".join(map(quoted, table.key))

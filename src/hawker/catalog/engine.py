@@ -149,7 +149,7 @@ class ReplicationEngine:
             self.scopes[Scope.REGION].peers.lose(peer.node)
 
     def lose(self, node: NodeId) -> None:
-        """It is down or left. What it said stays."""
+        """Takes note that `node` is down or left. What it said stays."""
         for scope in self.scopes.values():
             scope.peers.lose(node)
 
@@ -172,7 +172,7 @@ class ReplicationEngine:
     # messages
 
     def receive(self, sender: NodeId, raw: bytes) -> None:
-        """What cannot be read is counted and dropped."""
+        """Takes a message of `sender`. What cannot be read is counted and dropped."""
         try:
             message = decode(raw)
         except ValueError:
@@ -228,8 +228,8 @@ class ReplicationEngine:
     # jobs
 
     def next_job(self) -> Job | None:
-        """What the storage should do now. One at a time: `finish` it before the next; but while one is `stalled`, there
-        are others that only read."""
+        """The job that the storage should do now. There is one at a time: `finish` it before the next; but while one is
+        `stalled`, there are others that only read."""
         if self.stalled:
             return self._next_serve()
         for scope in self.scopes.values():

@@ -26,7 +26,7 @@ class ReplicaPeer(ValueObject, frozen=True):
 
 
 class ReplicaPeers:
-    """Those that are alive, this node not among them. `near` are those of its own region, in the same order."""
+    """The peers that are alive, this node not among them. `near` are the peers of its own region, in the same order."""
 
     def __init__(self, region: str) -> None:
         self._region = region
@@ -55,7 +55,8 @@ class ReplicaPeers:
                 self.near.remove(node)
 
     def rtt_s(self, node: NodeId) -> float:
-        """What is assumed for a peer that was never measured is a fast network's."""
+        """The round trip to a peer in seconds. What is assumed for a peer that was never measured is a fast
+        network's."""
         peer = self._known.get(node)
         return peer.rtt_s if peer is not None and peer.rtt_s > 0 else DEFAULT_RTT_S
 
@@ -64,11 +65,11 @@ MAX_HOPS = 16
 """A change goes no further than this: some three times the way that it needs among a thousand nodes."""
 
 DIRECT_PEERS = 50
-"""With no more peers than this, all in one region, news goes to each of them at once."""
+"""The most peers, all in one region, with which news goes to each of them at once."""
 
 
 def fan_out_size(nodes: int) -> int:
-    """How many peers one node pushes a change to, in a fleet of `nodes`, itself included."""
+    """The number of peers that one node pushes a change to, in a fleet of `nodes`, itself included."""
     return 0 if nodes < 2 else min(nodes - 1, ceil(log(nodes)) + 1)
 
 
@@ -88,7 +89,7 @@ def choose(peers: ReplicaPeers, random: Callable[[], float], *, without: Collect
 def pick(
     among: Sequence[NodeId], count: int, random: Callable[[], float], *, without: Collection[NodeId] = ()
 ) -> list[NodeId]:
-    """So many of them by chance, or all there are."""
+    """`count` nodes of `among` by chance, or all there are."""
     if len(among) <= count + len(without):
         left = [node for node in among if node not in without]
         return left if len(left) <= count else _sample(left, count, random)
@@ -153,7 +154,7 @@ class PushBatcher:
             self._news.append(_News(news, without))
 
     def take(self, now: float) -> list[AddressedPush]:
-        """What goes now, and to whom."""
+        """The pushes that go now, each with its addressee."""
         pushes: list[AddressedPush] = []
         if self._news_due <= now:
             news, self._news, self._news_due, self._went_at = self._news, [], _NEVER, now

@@ -39,7 +39,8 @@ class Missing:
 
 
 class Pulls:
-    """By origin. `due` is when to ask; infinitely late while a question over a stream is out."""
+    """The streams that are behind, by origin. `due` is when to ask; infinitely late while a question over a stream is
+    out."""
 
     def __init__(self) -> None:
         self._missing: dict[NodeId, Missing] = {}
@@ -81,7 +82,7 @@ class Pulls:
             missing.due = min(missing.due, now)
 
     def bulky(self, origin: NodeId, source: NodeId, now: float) -> None:
-        """It is too long for a message; `source` has it."""
+        """Notes that an answer is too long for a message; `source` has it."""
         missing = self._missing.get(origin)
         if missing is not None:
             missing.bulky = True
@@ -89,7 +90,7 @@ class Pulls:
             missing.due = min(missing.due, now)
 
     def later(self, due: float) -> None:
-        """Nothing is asked before that."""
+        """Puts all questions off: nothing is asked before `due`."""
         for missing in self._missing.values():
             missing.due = max(missing.due, due)
 
@@ -157,7 +158,7 @@ class ReorderBuffer:
         return held is not None and held[0].epoch == epoch
 
     def epoch(self, origin: NodeId) -> int:
-        """That of what is held; -1 with nothing held."""
+        """The epoch of what is held; -1 with nothing held."""
         return next((tx.epoch for tx, _ in self._held.get(origin, {}).values()), -1)
 
     def lowest(self, origin: NodeId) -> int | None:
@@ -214,8 +215,8 @@ MAX_ORIGINS = 10_000
 
 
 class InFlight:
-    """What of a stream was handed over and is not applied yet. `came_to` and `since` are of a reset whose last part is
-    still to come; then `version` is -1, and `since` at least 0."""
+    """The part of a stream that was handed over and is not applied yet. `came_to` and `since` are of a reset whose last
+    part is still to come; then `version` is -1, and `since` at least 0."""
 
     __slots__ = ("came_to", "epoch", "items", "since", "version")
 
@@ -248,7 +249,7 @@ class Inbound:
         return self.stalled or len(self.ready) >= MAX_READY
 
     def where(self, origin: NodeId) -> tuple[int, int]:
-        """Epoch and version."""
+        """The epoch and version of the stream of `origin`, what was handed over counted."""
         ahead = self._ahead.get(origin)
         if ahead is not None:
             return ahead.epoch, ahead.version
@@ -290,7 +291,7 @@ class Inbound:
         return Want(origin=missing.origin, epoch=epoch, after=version)
 
     def is_news(self, origin: NodeId, epoch: int, version: int) -> bool:
-        """Of a transaction: whether `take_tx` would have it."""
+        """Whether `take_tx` would have a transaction."""
         where = self.where(origin)
         if not (self._is_new(epoch, version, *where) and self._counts(origin, epoch) and self.room(origin)):
             return False

@@ -41,7 +41,7 @@ class Renew(ValueObject, frozen=True):
 class RaiseFence(ValueObject, frozen=True):
     origin: NodeId
     epoch: int
-    """What `origin` published up to this one is ignored from now on."""
+    """The epoch up to which what `origin` published is ignored from now on."""
 
 
 class Collect(ValueObject, frozen=True):
@@ -53,7 +53,7 @@ Job: TypeAlias = Apply | Serve | Renew | RaiseFence | Collect
 
 
 class JobResult(ValueObject, frozen=True):
-    """What came of a job; `positions` are where streams are now."""
+    """The result of a job; `positions` are where streams are now."""
 
     positions: dict[tuple[NodeId, Scope], Position] = msgspec.field(default_factory=dict)
     outcome: ApplyOutcome | None = None
@@ -61,7 +61,7 @@ class JobResult(ValueObject, frozen=True):
 
 
 def perform(storage: Storage, job: Job) -> JobResult:
-    """In the storage's thread."""
+    """Does a job, in the storage's thread."""
     match job:
         case Apply():
             outcome = storage.apply(job.batch)

@@ -20,7 +20,7 @@ ROWS_A_VERSION = 256
 
 
 class MemoryTable:
-    """Of one table: its scope, the columns of its key and the others."""
+    """The columns of one table: its scope, the columns of its key and the others."""
 
     __slots__ = ("columns", "key", "scope")
 
@@ -48,7 +48,7 @@ class StoredStream:
 
 
 class DiskImage:
-    """What is on disk."""
+    """The image of what is on disk."""
 
     def __init__(self) -> None:
         self.streams: dict[tuple[NodeId, Scope], StoredStream] = {}
@@ -201,7 +201,7 @@ class MemoryStorage:
     # for the fuzz
 
     def rows(self, origin: NodeId | None = None) -> dict[Key, tuple[Value, ...]]:
-        """What a reader sees, of one origin or of all."""
+        """The rows that a reader sees, of one origin or of all."""
         found: dict[Key, tuple[Value, ...]] = {}
         for (owner, _), stream in self.image.streams.items():
             if origin in (None, owner):

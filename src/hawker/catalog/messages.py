@@ -39,11 +39,11 @@ class Push(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     scope: Scope
     rumors: tuple[Rumor, ...]
-    """At most `fan_out.DATAGRAM_BYTES` together, or a single longer one."""
+    """The transactions, at most `fan_out.DATAGRAM_BYTES` together, or a single longer one."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """How far the sender is in the stream of `origin`: all versions up to `version` (0 or more) of `epoch`."""
+    """The place of the sender in the stream of `origin`: it has all versions up to `version` (0 or more) of `epoch`."""
 
     origin: NodeId
     epoch: int
@@ -56,11 +56,11 @@ class Ihave(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     scope: Scope
     heads: tuple[Head, ...]
-    """Up to `replication.IHAVE_HEADS`."""
+    """The sender's place in each stream that it names, at most `replication.IHAVE_HEADS` of them."""
 
 
 class Want(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Where the sender is in a stream of which it wants more."""
+    """The place of the sender in a stream of which it wants more."""
 
     origin: NodeId
     epoch: int
@@ -102,7 +102,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     scope: Scope
     heads: tuple[Head, ...]
-    """How far the sender is in each stream that it did not send."""
+    """The place of the sender in each stream that it did not send."""
 
 
 class PullAnswer(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -151,14 +151,15 @@ class Vector(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class PositionQuery(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """From a node that starts: how far does the receiver know the sender's own stream? Answered by `PositionAnswer`."""
+    """The question of a node that starts: how far does the receiver know the sender's own stream? Answered by
+    `PositionAnswer`."""
 
     scope: Scope
 
 
 class PositionAnswer(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """How far the sender knows the receiver's stream. An entry beyond the receiver's own position, or a fence over its
-    epoch, makes the receiver begin a new epoch."""
+    """The place to which the sender knows the receiver's stream. An entry beyond the receiver's own position, or a
+    fence over its epoch, makes the receiver begin a new epoch."""
 
     scope: Scope
     entry: VectorEntry
@@ -175,7 +176,7 @@ class ForgetOrigin(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class SnapshotAsk(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Asked over a stream: make one file of all that the receiver has. Answered by `SnapshotMeta`."""
+    """The question, over a stream, for one file of all that the receiver has. Answered by `SnapshotMeta`."""
 
     scopes: tuple[Scope, ...]
     """The scopes that the file should hold; a node of another region asks for the global one only."""
@@ -193,19 +194,20 @@ class SnapshotMeta(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class SnapshotRead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Asked over a stream: the next bytes of a file. Answered by `SnapshotPart`, `not found` when it was dropped."""
+    """The question, over a stream, for the next bytes of a file. Answered by `SnapshotPart`, `not found` when it was
+    dropped."""
 
     number: int
-    """As in `SnapshotMeta`."""
+    """The number of the file, as in `SnapshotMeta`."""
     offset: int
     """Bytes from the beginning, 0 or more; any offset may be read again."""
 
 
 class SnapshotPart(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Answers `SnapshotRead`."""
+    """The bytes that answer a `SnapshotRead`."""
 
     data: bytes
-    """From that offset on, up to `snapshots.CHUNK_BYTES`; empty at the end of the file."""
+    """The bytes from that offset on, up to `snapshots.CHUNK_BYTES`; empty at the end of the file."""
 
 
 OfSnapshot: TypeAlias = SnapshotAsk | SnapshotMeta | SnapshotRead | SnapshotPart
@@ -275,7 +277,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(raw: bytes) -> Message:
-    """Raises `ValueError` for what is no message."""
+    """The message of `raw`. Raises `ValueError` for bytes that are no message."""
     if not raw:
         raise ValueError("an empty message")
     decoder = _DECODE.get(raw[0] & ~_COMPRESSED)

@@ -54,7 +54,8 @@ class _Named:
         self._connection.exec_trace = lambda *_: False
 
     def columns(self, query: str) -> dict[str, set[str]]:
-        """By table; none of what cannot be prepared here, of which the agent may say why."""
+        """The columns that a query names, by table; none of a query that cannot be prepared here, of which the agent
+        may say why."""
         self._found = {}
         with suppress(apsw.Error, UnicodeEncodeError):
             self._connection.execute(query, can_cache=False)
@@ -87,7 +88,7 @@ class Mirror:
         return found
 
     def fence(self, node: NodeId, fence: int) -> None:
-        """It was forgotten."""
+        """Takes note that `node` was forgotten."""
         row = (node, "global", 0, 0, fence)
         with self._connection:
             self._connection.execute("DELETE FROM __c_origin WHERE origin = ?", (node,))
@@ -111,8 +112,8 @@ class Mirror:
         return await self._catalog.query(statement, timeout_s=timeout_s)
 
     def subscribe(self, statement: Statement) -> AbstractAsyncContextManager[AsyncIterator[ResultTable | RowChange]]:
-        """Raises `BadRequest` for what an agent would take, and never tell of new rows: it matches a change with a live
-        query by the column, and a new row has changes of the columns that are no key."""
+        """Follows a live query. Raises `BadRequest` for what an agent would take, and never tell of new rows: it
+        matches a change with a live query by the column, and a new row has changes of the columns that are no key."""
         for name, named in self._named.columns(statement.query).items():
             others = self._tables[name].columns if name in self._tables else ()
             if others and named.isdisjoint(others):
@@ -153,14 +154,15 @@ class Mirror:
             self._known.popitem(last=False)
 
     async def serve(self) -> None:
-        """Until cancelled. A table whose live query was lost stays as it was until there is another one."""
+        """Follows the agent's tables, until cancelled. A table whose live query was lost stays as it was until there is
+        another one."""
         async with anyio.create_task_group() as tasks:
             for name, table in self._tables.items():
                 tasks.start_soon(partial(self._follow, name, table))
 
     @property
     def troubles(self) -> Sequence[str]:
-        """For people: what is looked at and not followed; empty when all is well."""
+        """The troubles, as sentences for people: what is looked at and not followed; empty when all is well."""
         return [f"cannot follow the table {name} at the agent: {why}" for name, why in sorted(self._lost.items())]
 
     async def _follow(self, name: str, table: Replicated) -> None:

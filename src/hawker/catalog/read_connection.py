@@ -44,7 +44,7 @@ class QueryCursor(ValueObject, frozen=True):
 
     cursor: apsw.Cursor
     columns: tuple[str, ...]
-    """In the order of the answer."""
+    """The names of the columns in the order of the answer."""
 
     def close(self) -> None:
         self.cursor.close(True)
@@ -62,7 +62,7 @@ class PreparedQuery(ValueObject, frozen=True):
 
 
 class ReadConnection:
-    """One connection; used by one thread at a time. All methods block."""
+    """A connection that only reads; used by one thread at a time. All methods block."""
 
     def __init__(self, file: Path, clock: Clock) -> None:
         self._clock = clock
@@ -79,7 +79,7 @@ class ReadConnection:
         self._read: set[str] = set()
 
     def deadline(self, at: float | None) -> None:
-        """What runs beyond it, by the monotonic clock, raises `DeadlineExceeded`."""
+        """Sets the deadline, by the monotonic clock. What runs beyond it raises `DeadlineExceeded`."""
         self._deadline = at
 
     def start(self, statement: Statement, *, can_cache: bool = True) -> "QueryCursor":
@@ -89,7 +89,8 @@ class ReadConnection:
         return QueryCursor(start.run(can_cache), start.columns)
 
     def look(self, statement: Statement) -> "PreparedQuery":
-        """What it is, without running it. Unknown named parameters are passed over. Raises `BadRequest`."""
+        """The statement as it would run, without running it. Unknown named parameters are passed over. Raises
+        `BadRequest`."""
         self._read.clear()
         start = _Start(self, statement, stop=True)
         start.run(can_cache=False)

@@ -26,14 +26,14 @@ _TAKE_ROWS = 5_000
 
 
 class Reads:
-    """What a replica answers beside its writes: `query` blocks, `subscribe` waits for changes."""
+    """The answers of a replica beside its writes: `query` blocks, `subscribe` waits for changes."""
 
     def __init__(self, pool: ReadPool, live: Live, clock: Clock) -> None:
         self._pool, self._live, self._clock = pool, live, clock
 
     def query(self, statement: Statement, timeout_s: float) -> ResultTable:
-        """Raises `BadRequest` for what is no reading statement, `DeadlineExceeded`, `Unprocessable` when the answer is
-        too big to be one."""
+        """The answer to a statement that reads. Raises `BadRequest` for what is no reading statement,
+        `DeadlineExceeded`, `Unprocessable` when the answer is too big to be one."""
         with self._pool.one() as reader:
             reader.deadline(self._clock.monotonic() + timeout_s)
             answer = reader.start(statement)
@@ -102,7 +102,8 @@ _FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
 class PointReader:
-    """Raises `CannotStart` when there is no catalog that this version can read. For one thread."""
+    """A reader of single rows of the catalog, for one thread. Raises `CannotStart` when there is no catalog that this
+    version can read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -65,14 +65,14 @@ class SendQueue:
             self.dropped += 1
 
     def take(self) -> list[tuple[NodeId, bytes]]:
-        """What may go now."""
+        """The messages that may go now."""
         found: list[tuple[NodeId, bytes]] = []
         while self._queue and self._bucket.take(len(self._queue[0][1]), self._clock.monotonic()):
             found.append(self._shift())
         return found
 
     def wait_s(self) -> float:
-        """How long until more may go; endless with nothing waiting."""
+        """The seconds until more may go; endless with nothing waiting."""
         if not self._queue:
             return float("inf")
         return self._bucket.wait_s(len(self._queue[0][1]), self._clock.monotonic())
@@ -168,7 +168,7 @@ class Replica(Generic[S]):
     # what the mesh brings
 
     def on_member(self, node: NodeId, *, region: str, alive: bool, rtt_s: float = 0.0) -> None:
-        """What gossip believes of a node; who is suspected is still alive."""
+        """Tells the engine what gossip believes of a node; a node that is suspected is still alive."""
         if alive:
             self.engine.tell(ReplicaPeer(node, region, rtt_s))
         else:

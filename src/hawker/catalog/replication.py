@@ -166,7 +166,7 @@ class Replication:
                 pass
 
     def entry(self, sender: NodeId, entry: VectorEntry) -> None:
-        """What another has of a stream."""
+        """Takes note of what `sender` has of a stream."""
         if entry.fence > self.inbound.fence(entry.origin) and self.inbound.room(entry.origin):
             self.inbound.fences[entry.origin] = entry.fence
         self._behind(sender, entry.origin, entry.epoch, entry.applied)
@@ -237,7 +237,7 @@ class Replication:
     # questions over streams
 
     def answered(self, sender: NodeId, parts: PullAnswer | None) -> None:
-        """What came of the last of `questions`; None when nobody answered."""
+        """Takes the answer to the last of `questions`; None when nobody answered."""
         now = self._clock.monotonic()
         for tx in parts.txs if parts is not None else ():
             self._take_tx(sender, tx)

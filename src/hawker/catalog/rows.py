@@ -31,17 +31,17 @@ class TableRows:
     # What is known of a row.
 
     def note(self, key: Key, version: int, run: int, died: int) -> bool:
-        """That this is the row's last version; False when a later one of the same run is known."""
+        """Notes that this is the row's last version; False when a later one of the same run is known."""
         self._connection.execute(self._note, (*key, version, died, run))
         return bool(self._connection.changes())
 
     def note_all(self, ops: Iterable[Op], version: int, run: int, died: int) -> None:
-        """The same for several, with a version that is beyond all that are known."""
+        """Notes the last version of several rows, with a version that is beyond all that are known."""
         rows = ((*op.key, version, died if op.row is None else 0, run) for op in ops)
         self._connection.executemany(self._note, rows)
 
     def unnote(self, key: Key) -> None:
-        """Nothing is known of it: the next version that comes is taken, even the same one."""
+        """Forgets what is known of the row: the next version that comes is taken, even the same one."""
         self._connection.execute(f"DELETE FROM {self._side} WHERE {self._match}", key)
 
     def _note_text(self) -> str:

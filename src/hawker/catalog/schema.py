@@ -38,13 +38,13 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tokens(text: str) -> list[str]:
-    """Without blanks and comments."""
+    """The tokens of `text`, without blanks and comments."""
     return [match["token"] for match in _TOKEN.finditer(text) if match["token"]]
 
 
 @lru_cache(maxsize=5000)
 def normal(text: str) -> str:
-    """The same for texts that mean the same: case and blanks do not count outside of quotes."""
+    """A text that is the same for texts that mean the same: case and blanks do not count outside of quotes."""
     return " ".join(token if token[-1] in "'\"`]" else token.casefold() for token in tokens(text))
 
 
@@ -115,7 +115,7 @@ class Replicated(msgspec.Struct, frozen=True, kw_only=True):
     if `fixed` says that it is the same at every time."""
 
     name: str
-    """Of the table, in small letters."""
+    """The name of the table in small letters."""
     scope: Scope
     key: tuple[str, ...]
     """Names of columns, in the key's order; the first one is the owner's."""
@@ -129,7 +129,7 @@ class Replicated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Schema(msgspec.Struct, frozen=True, kw_only=True):
-    """What files declare: tables and indexes by name, these with their SQL, and the names of indexes to drop."""
+    """The declarations of files: tables and indexes by name, these with their SQL, and the names of indexes to drop."""
 
     tables: Mapping[str, Replicated]
     indexes: Mapping[str, tuple[str, str]]  # name: (table, SQL)
@@ -144,7 +144,7 @@ def shipped() -> str:
 
 @lru_cache(maxsize=16)
 def read(texts: tuple[str, ...]) -> Schema:
-    """Raises `SchemaRefused` with the table and the rule."""
+    """The schema that the texts of files declare. Raises `SchemaRefused` with the table and the rule."""
     connection = apsw.Connection(":memory:")
     try:
         scopes: dict[str, Scope] = {}
@@ -164,7 +164,7 @@ def read(texts: tuple[str, ...]) -> Schema:
 
 @lru_cache(maxsize=TABLES_LIMIT)
 def described(sql: str, scope: Scope) -> Replicated:
-    """One table from its CREATE TABLE alone."""
+    """The description of one table from its CREATE TABLE alone."""
     connection = apsw.Connection(":memory:")
     try:
         connection.execute(sql)

@@ -34,7 +34,7 @@ def delta(
     max_bytes: int,
     since: int,
 ) -> Delta:
-    """See `contract.Storage.delta`."""
+    """The delta of a stream: see `contract.Storage.delta`."""
     if not stream.begun or stream.applied == RESETTING or after > stream.applied:
         return _nothing(stream, after)
     reset = after < max(stream.floor, 0) or since >= 0
@@ -77,7 +77,8 @@ def _part(changes: Iterator[VersionedOp], max_bytes: int) -> tuple[tuple[Version
 def compacted_changes(
     stream: StreamState, rows: Mapping[str, TableRows], quarantines: Iterable[QuarantineTable], after: int
 ) -> Iterator[VersionedOp]:
-    """What was set aside takes the place of what the tables have of that row."""
+    """The changes of a stream after version `after`, one of each row. What was set aside takes the place of what the
+    tables have of that row."""
     kept = {
         (kept.op.table, key_of(kept.op.key)): kept
         for quarantine in quarantines
@@ -163,7 +164,7 @@ def is_further(theirs: StreamState, ours: StreamState | None) -> bool:
 
 
 def take(connection: apsw.Connection, draft: Draft, parts: StorageParts, theirs: StreamState, now: float) -> None:
-    """One stream, inside the caller's transaction, with the draft attached as `draft`."""
+    """Takes one stream from a draft, inside the caller's transaction, with the draft attached as `draft`."""
     ours = parts.origins.get(theirs.origin, theirs.scope)
     stream = msgspec.structs.replace(
         ours, epoch=theirs.epoch, applied=theirs.applied, floor=theirs.floor, run=ours.run + 1, came=RESETTING

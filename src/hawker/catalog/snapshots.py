@@ -139,7 +139,8 @@ FRESH_BEHIND = 2_000
 
 
 class SnapshotStorage(Protocol):
-    """What a storage offers beside `contract.Storage`. Both block, in any thread, and hold up nothing for long."""
+    """The snapshots that a storage offers beside `contract.Storage`. Both methods block, in any thread, and hold up
+    nothing for long."""
 
     def snapshot(self, target: Path, scopes: Collection[Scope]) -> CatalogSnapshot: ...
 
@@ -169,7 +170,8 @@ class SnapshotExchange:
             stale.unlink(missing_ok=True)
 
     async def answer(self, message: SnapshotAsk | SnapshotRead) -> bytes:
-        """Raises `Unavailable` when none can be made, `NotFound` when it is not kept any more."""
+        """The answer to a question about a snapshot. Raises `Unavailable` when none can be made, `NotFound` when it is
+        not kept any more."""
         with _or_unavailable():
             return await self._answer(message)
 

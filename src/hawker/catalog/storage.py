@@ -98,7 +98,7 @@ class SqliteStorage:
         return self._fingerprint
 
     def tables(self) -> Mapping[str, Scope]:
-        """What replicates, and to whom."""
+        """The tables that replicate, each with its scope."""
         return {name: rows.table.scope for name, rows in self._rows.items()}
 
     def declare(self, schemas: Sequence[str]) -> int:
@@ -151,7 +151,7 @@ class SqliteStorage:
                 return commits.run(group)
 
     def renew(self, scope: Scope, epoch: int) -> Position:
-        """In that epoch or, if this node is known to have used it, in a later one."""
+        """Begins this node's stream anew in that epoch or, if this node is known to have used it, in a later one."""
         with self._transaction(durable=True):
             stream = self._origins.get(self._node, scope)
             epoch = max(
@@ -310,7 +310,7 @@ class SqliteStorage:
     # Beside the streams.
 
     def set_members(self, members: Sequence[MemberRow]) -> None:
-        """What gossip knows now, all of it; this table is of this node alone."""
+        """Writes the members that gossip knows now, all of them; this table is of this node alone."""
         with self._transaction(durable=False):
             self._connection.execute("DELETE FROM __corro_members")
             rows = (msgspec.structs.astuple(member) for member in members)

@@ -41,7 +41,8 @@ def outdated(own: Position, epoch: int, version: int, fence: int = -1) -> bool:
 
 
 class Inquiry:
-    """What the peers know, asked at the start. Over once all that are alive answered, or patience ended."""
+    """The inquiry at the start about what the peers know. It is over once all that are alive answered, or patience
+    ended."""
 
     def __init__(self, clock: Clock) -> None:
         self._began = clock.monotonic()
@@ -79,12 +80,12 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
     origin: NodeId
     scope: Scope
     epoch: int = 0
-    """Of the owner's history that is read here now; 0 before any."""
+    """The epoch of the owner's history that is read here now; 0 before any."""
     applied: int = 0
     floor: int = 0
     """Up to this version whole transactions are not kept any more, only last ops of rows."""
     fence: int = -1
-    """What the owner published up to this epoch is ignored; -1 is no fence."""
+    """The epoch up to which what the owner published is ignored; -1 is no fence."""
     run: int = 0
     came: int = -1
 
@@ -112,7 +113,8 @@ class StreamPositions:
         self._known = {(row[1], Scope(row[2])): _stream(row) for row in rows}
 
     def get(self, origin: NodeId, scope: Scope) -> StreamState:
-        """As the transaction under way sees it; one that was never heard begins at nothing."""
+        """The state of a stream as the transaction under way sees it; a stream that was never heard begins at
+        nothing."""
         place = (origin, scope)
         known = self._changed.get(place) or self._known.get(place)
         if known is None:
@@ -134,7 +136,7 @@ class StreamPositions:
         return {origin: stream.position for (origin, own), stream in self._known.items() if own is scope}
 
     def write(self) -> None:
-        """Before the transaction is committed."""
+        """Writes the changed states, before the transaction is committed."""
         for stream in self._changed.values():
             self._connection.execute(_WRITE, msgspec.structs.astuple(stream))
 
@@ -225,7 +227,7 @@ class ReplayLog:
         self.load()
 
     def trim(self, before: float) -> None:
-        """What was written before that moment, and what is too much."""
+        """Deletes what was written before that moment, and what is too much."""
         self._large = None
         self._trim(before)
 

@@ -78,7 +78,7 @@ class WriteQueue:
         self._waiting: deque[QueuedCall[Any]] = deque()
 
     def put(self, call: QueuedCall[Any]) -> None:
-        """Raises `Unavailable` when `MAX_WAITING` calls wait already."""
+        """Puts a call into the queue. Raises `Unavailable` when `MAX_WAITING` calls wait already."""
         if len(self._waiting) >= MAX_WAITING:
             raise Unavailable(f"{MAX_WAITING} calls of the catalog wait already; try again in a moment")
         self._waiting.append(call)

@@ -30,7 +30,7 @@ from hawker.log import bind
 
 
 class BlobLost(Exception):
-    """What was read is not what will come, or nothing more will."""
+    """The bytes that were read are not those that will come, or nothing more will come."""
 
 
 class ArrivingBlob:
@@ -68,8 +68,8 @@ class ArrivingBlob:
             return self._lost
 
     def open(self) -> io.RawIOBase:
-        """From the beginning. Waits until the first byte has come. Raises `BlobLost`, also while it is read, and
-        `OSError`."""
+        """Opens the blob from the beginning. Waits until the first byte has come. Raises `BlobLost`, also while it is
+        read, and `OSError`."""
         with self._change:
             self._change.wait_for(lambda: self._path is not None or self._lost)
             if self._lost or self._path is None:
@@ -78,7 +78,7 @@ class ArrivingBlob:
         return _Follower(self, open_regular(path))
 
     def wait_beyond(self, offset: int) -> int:
-        """How many bytes are there: more than `offset`, unless that is the end. Raises `BlobLost`."""
+        """The number of bytes that are there: more than `offset`, unless that is the end. Raises `BlobLost`."""
         with self._change:
             self._change.wait_for(lambda: self._there > offset or self._there == self.size or self._lost)
             if self._lost:
@@ -133,11 +133,11 @@ class BlobStore:
         return self.path(digest).exists()
 
     def read(self, digest: Digest) -> bytes:
-        """For manifests and configs, which are small."""
+        """The bytes of a blob, for manifests and configs, which are small."""
         return self.path(digest).read_bytes()
 
     def piece(self, digest: Digest, offset: int, count: int) -> bytes:
-        """Raises `FileNotFoundError`."""
+        """At most `count` bytes of a blob from `offset` on. Raises `FileNotFoundError`."""
         with self.path(digest).open("rb") as blob:
             return os.pread(blob.fileno(), count, offset)
 
@@ -213,7 +213,7 @@ class PartialBlob:
         self._hash = hashlib.sha256()
 
     def write(self, data: bytes) -> None:
-        """Raises `BadImage` when there is more than the manifest says."""
+        """Writes the next bytes of the blob. Raises `BadImage` when there is more than the manifest says."""
         if self.size + len(data) > self._blob.size:
             self.discard()
             raise BadImage(f"layer {self._blob.digest} is longer than the {self._blob.size} bytes its manifest says")
@@ -290,7 +290,7 @@ _log = bind("hawker.image")
 
 
 class BlobReaders:
-    """Of one image cache at `root`."""
+    """The readers of the blobs of one image cache at `root`."""
 
     def __init__(self, root: Path, blobs: BlobStore) -> None:
         self._folder = root / "readers"

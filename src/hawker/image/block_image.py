@@ -42,7 +42,8 @@ _TOOL_S = 900.0
 
 
 def host_choice(choice: BlockChoice) -> BlockChoice:
-    """What AUTO means on this host. Raises `CannotStart` when the tool for it is missing."""
+    """The choice for this host, with AUTO as what it means here. Raises `CannotStart` when the tool for it is
+    missing."""
     if choice is BlockChoice.AUTO:
         choice = _best() if os.geteuid() == 0 else BlockChoice.NONE
     tool = {BlockChoice.EROFS: "mkfs.erofs", BlockChoice.EXT4: "mke2fs"}.get(choice)
@@ -149,7 +150,7 @@ class StagingPlace(ValueObject, frozen=True):
 
 
 def mark_of(disk: Path) -> str:
-    """What the names of a cache's areas in shared memory bear."""
+    """The mark that the names of a cache's areas in shared memory bear."""
     return hashlib.sha256(os.fsencode(disk.absolute())).hexdigest()[:16]
 
 
@@ -228,12 +229,12 @@ _WORTH = 2 / 3  # of the bytes that were there before
 
 
 class Staged(ValueObject, frozen=True):
-    """What is in a staged tree, for tools that must know the size beforehand."""
+    """The measure of a staged tree, for tools that must know the size beforehand."""
 
     content_bytes: int
-    """Of all regular files, holes counted; metadata is not."""
+    """The bytes of all regular files, holes counted; metadata is not."""
     files: int
-    """Inodes, directories counted."""
+    """The number of inodes, directories counted."""
     newest_s: int
     """Unix seconds: the block image is made as if at this moment, so it is the same each time."""
 
@@ -412,7 +413,8 @@ class Blocks:
         return self._choice is not BlockChoice.NONE
 
     def find(self, digest: Digest) -> Path | None:
-        """Made in whichever filesystem was right at the time."""
+        """The block image of a manifest, in whichever filesystem was right when it was made; None when there is
+        none."""
         whole = f"{self._folder}/{hex_of(digest)}"
         found = next((kind for kind in _TYPES if os.access(f"{whole}.{kind}", os.F_OK)), None)
         return None if found is None else Path(f"{whole}.{found}")
@@ -420,7 +422,7 @@ class Blocks:
     async def make(
         self, digest: Digest, layers: Sequence[LayerBlob], report: Report = silent, turn: Turn = at_once
     ) -> Path:
-        """Raises what `build_block` raises."""
+        """Makes the block image of a manifest. Raises what `build_block` raises."""
         target = self._folder / f"{hex_of(digest)}.{self._choice.value}"
         await build_block(layers, target, self._choice, self._staging, self._limits, report, turn)
         return target

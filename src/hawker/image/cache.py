@@ -129,8 +129,9 @@ class ImageCache:
     async def resolve(
         self, reference: Reference | str, credentials: Credentials | None = None, org: ImageReader = NODE
     ) -> Resolved:
-        """What the reference means now; its manifest is kept. When its registry does not answer, what it meant last,
-        if that is still here. What is here counts only for organizations that may have it: to others it is not."""
+        """The image that the reference means now; its manifest is kept. When its registry does not answer, what it
+        meant last, if that is still here. What is here counts only for organizations that may have it: to others it is
+        not."""
         wanted = parse(reference) if isinstance(reference, str) else reference
         imported = await self._imported(wanted, org)
         if imported is not None:
@@ -207,8 +208,8 @@ class ImageCache:
         )
 
     def out_of_reach(self, reference: str) -> Unavailable | None:
-        """What is wrong with an image that was imported elsewhere, when no node that has it can be asked now; None when
-        it is here, can be had, or is a registry's. For bids: asks nobody. Raises `BadImage`."""
+        """The error for an image that was imported elsewhere, when no node that has it can be asked now; None when it
+        is here, can be had, or is a registry's. For bids: asks nobody. Raises `BadImage`."""
         wanted = parse(reference)
         here = self._naming.imported(wanted)
         told = self._neighbours.imported(str(wanted)) if isinstance(wanted, RegistryReference) else None
@@ -365,8 +366,9 @@ class ImageCache:
     async def import_archive(
         self, stream: AsyncIterator[bytes], name: str | None = None, reader: ImageReader = EVERYBODY
     ) -> Image:
-        """For an organization, or for everybody: an uploaded oci-archive or docker-archive, compressed or not. Without
-        `name` it is called what it calls itself, or by its digest. Raises `TooLarge`, `BadImage`, `NoRoom`."""
+        """Imports an image for an organization, or for everybody: an uploaded oci-archive or docker-archive, compressed
+        or not. Without `name` it is called what it calls itself, or by its digest. Raises `TooLarge`, `BadImage`,
+        `NoRoom`."""
         async with area(self._staging.disk) as directory:
             file = directory / "upload.tar"
             await receive(stream, file, self._settings.limits.max_import_bytes)
@@ -398,7 +400,7 @@ class ImageCache:
     # What other nodes have, and are given.
 
     def meet(self, neighbours: Neighbours) -> None:
-        """From now on images come from other nodes, too."""
+        """Has images come from other nodes, too, from now on."""
         self._neighbours = neighbours
 
     def listen(self, changed: Callable[[], None]) -> None:
@@ -406,12 +408,12 @@ class ImageCache:
         self._index.listen(changed)
 
     def imported_names(self) -> list[ImageName]:
-        """Of complete images."""
+        """The names that were given to uploads, of complete images."""
         return [name for name in self._index.names() if name.imported and self._index.image(name.digest)]
 
     async def blob_piece(self, digest: Digest, offset: int, count: int, org: ImageReader = NODE) -> bytes:
-        """Of a manifest, config or layer, compressed; empty at its end. Raises `NotFound`, also for what is not for the
-        organization."""
+        """A piece of a manifest, config or layer, compressed; empty at its end. Raises `NotFound`, also for what is not
+        for the organization."""
         if not self._readers.may_read(org, (digest,)):
             raise NotFound(f"blob {digest} is not on this node")
         try:
@@ -435,7 +437,7 @@ class ImageCache:
         return image is not None and self._readers.may_read(org, image.blobs)
 
     def list(self) -> list[Image]:
-        """Oldest first."""
+        """The images that are here, oldest first."""
         return self._index.images()
 
     def names_of(self, digest: Digest) -> tuple[str, ...]:
@@ -443,11 +445,11 @@ class ImageCache:
         return self._index.names_of(digest)
 
     def used_at(self, digest: Digest) -> float:
-        """When the image was last pulled or marked as used; Unix seconds."""
+        """The time at which the image was last pulled or marked as used; Unix seconds."""
         return self._index.used_at(digest)
 
     def mark_used(self, digest: Digest) -> None:
-        """For pruning by age: a machine of this image starts."""
+        """Marks the image as used, for pruning by age: a machine of this image starts."""
         if self._index.image(digest):
             self._index.touch(digest, self._clock.now())
 
@@ -463,20 +465,20 @@ class ImageCache:
         return found
 
     def block_type(self, digest: Digest) -> str:
-        """`erofs` or `ext4`."""
+        """The filesystem of the block image: `erofs` or `ext4`."""
         return self.block_path(digest).suffix[1:]
 
     def disk_bytes(self) -> int:
         return self._blobs.disk_bytes() + self._blocks.disk_bytes()
 
     def missing_bytes(self, resolved: Resolved) -> int:
-        """What a pull would download, for bids."""
+        """The bytes that a pull would download, for bids."""
         if self._complete(resolved.digest):
             return 0
         return self._contents.missing_bytes(self._contents.manifest(resolved.digest))
 
     def missing_of(self, layers: Iterable[Layer]) -> int:
-        """What of these is not here, in bytes: of an image that may never have been here."""
+        """The bytes of these layers that are not here: of an image that may never have been here."""
         return sum(layer.size for layer in layers if not self._blobs.has(layer.digest))
 
     def pin(self, *digests: Digest) -> AbstractContextManager[None]:

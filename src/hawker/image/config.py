@@ -23,7 +23,7 @@ class ImageConfig(msgspec.Struct, frozen=True, kw_only=True):
     exposed_ports: tuple[str, ...] = ()
     stop_signal: str = ""
     labels: dict[str, str] = {}
-    """What its makers noted. Nothing here acts on them."""
+    """The labels that the image's makers noted. Nothing here acts on them."""
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     digest: Digest
     size: int
     media_type: str
-    """How it is packed: it says the compression."""
+    """The media type of the layer: it says the compression."""
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     repository: str
     """The name within the registry, without a tag."""
     tag: str
-    """As the reference had it, empty beside a digest alone."""
+    """The tag as the reference had it, empty beside a digest alone."""
     config: ImageConfig
     config_digest: Digest
     layers: tuple[Layer, ...]
@@ -86,21 +86,21 @@ class _Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a config blob says: how to run, for which platform, and the digests of the unpacked layers."""
+    """The content of a config blob: how to run, for which platform, and the digests of the unpacked layers."""
 
     run: ImageConfig
     os: str
     """`linux` say; an image for another system than the node's is refused."""
     architecture: str
-    """By Go's name, `amd64` or `arm64` say; empty where the image does not say."""
+    """The architecture by Go's name, `amd64` or `arm64` say; empty where the image does not say."""
     variant: str
-    """Of the architecture, `v8` say; empty for any."""
+    """The variant of the architecture, `v8` say; empty for any."""
     diff_ids: tuple[str, ...]
     """Lowest layer first, one for each; an unpacked layer that has another digest is refused."""
 
 
 def read_config(content: bytes) -> ReadConfig:
-    """Raises `BadImage`."""
+    """The content of a config blob. Raises `BadImage`."""
     try:
         found = msgspec.json.decode(content, type=_Config)
     except msgspec.DecodeError as error:

@@ -17,14 +17,15 @@ from hawker.image.unpack import LayerBlob
 
 
 class ImageContents:
-    """What the blob store has of an image: its manifest, its config, and how much is missing. Blocking, but quick."""
+    """The parts of an image that the blob store has: its manifest, its config, and how much is missing. Blocking, but
+    quick."""
 
     def __init__(self, blobs: BlobStore, limits: ImageLimits) -> None:
         self._blobs = blobs
         self._limits = limits
 
     def manifest(self, digest: Digest) -> Manifest:
-        """Raises `Unavailable` when it is gone."""
+        """The manifest of an image. Raises `Unavailable` when it is gone."""
         try:
             found = read_manifest(self._blobs.read(digest), self._limits)
         except FileNotFoundError as error:
@@ -39,7 +40,7 @@ class ImageContents:
         return self._blobs.read(manifest.config.digest)
 
     def pushed(self, digest: Digest) -> PushedImage:
-        """As it goes to a registry. Raises `Unavailable` when it is gone."""
+        """The image as it goes to a registry. Raises `Unavailable` when it is gone."""
         manifest, content = self.manifest(digest), self._blobs.read(digest)
         return PushedImage(
             digest=digest,
@@ -50,7 +51,8 @@ class ImageContents:
         )
 
     def check_config(self, manifest: Manifest, platform: Platform) -> None:
-        """Before the layers are fetched for nothing. Raises `BadImage`."""
+        """Checks that the config fits the manifest and the platform, before the layers are fetched for nothing. Raises
+        `BadImage`."""
         config = self.config(manifest)
         check_platform(config.os, config.architecture, platform)
         if len(config.diff_ids) != len(manifest.layers):

@@ -31,7 +31,8 @@ _PROGRESS_WORTH = 1 << 16
 
 
 class Arrivals(ValueObject, frozen=True):
-    """Where blobs go for one organization: `org` may have what it has, and `reader` is whose the source's bytes are."""
+    """The place where blobs go for one organization: `org` may have what it has, and `reader` is whose the source's
+    bytes are."""
 
     store: BlobStore
     readers: BlobReaders
@@ -144,8 +145,8 @@ class ImageFetcher:
         report: Report,
         arriving: Mapping[Digest, ArrivingBlob] = MappingProxyType({}),
     ) -> None:
-        """Raises the first error; the other downloads are given up then, and resumed by the next call. `arriving` are
-        those that somebody reads while they come."""
+        """Fetches the blobs that are not here. Raises the first error; the other downloads are given up then, and
+        resumed by the next call. `arriving` are those that somebody reads while they come."""
         await in_thread(Pool.IMAGES, _check_room, wanted, to)
         failures: list[HawkerError | OSError] = []
         async with anyio.create_task_group() as group:

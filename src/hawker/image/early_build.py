@@ -33,9 +33,9 @@ _NOBODY: Mapping[Digest, ArrivingBlob] = MappingProxyType({})
 
 
 class EarlyBuilds:
-    """Of one cache, for images of which `least_bytes` or more are missing. `building` and `builds` are those of all
-    builds: an early one takes its turn among them only once its layers are here, so that no build waits for somebody's
-    download."""
+    """The early builds of one cache, for images of which `least_bytes` or more are missing. `building` and `builds` are
+    those of all builds: an early one takes its turn among them only once its layers are here, so that no build waits
+    for somebody's download."""
 
     def __init__(
         self,

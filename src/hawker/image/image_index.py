@@ -28,11 +28,12 @@ _EXPECTED_LIMIT = 1000
 
 
 class ImageName(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reference last resolved to. `imported`: it was given to an upload, and no registry is asked about it; `at`
-    is when, in Unix seconds, 0 where that is not known. Of a fleet's meanings of a name the newest counts."""
+    """A reference and the image that it last resolved to. `imported`: it was given to an upload, and no registry is
+    asked about it; `at` is when, in Unix seconds, 0 where that is not known. Of a fleet's meanings of a name the newest
+    counts."""
 
     reference: str
-    """As a config writes it, with registry and tag filled in."""
+    """The reference as a config writes it, with registry and tag filled in."""
     digest: Digest
     imported: bool = False
     at: float = 0.0
@@ -136,7 +137,7 @@ class ImageIndex:
 
 
 class ImageNames:
-    """Which names lead to which image."""
+    """The names of images, and the image to which each leads."""
 
     def __init__(self, index: ImageIndex) -> None:
         self._index = index
@@ -144,7 +145,8 @@ class ImageNames:
         self._given_at: dict[tuple[str, Digest], float] = {}
 
     def lookup(self, reference: Reference) -> Digest | None:
-        """What the reference last meant here: by its name, or because it says a digest itself."""
+        """The digest that the reference last meant here: by its name, or because it says a digest itself; None when it
+        meant none."""
         name = self._index.name(str(reference))
         if name:
             return name.digest

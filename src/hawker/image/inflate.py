@@ -95,5 +95,5 @@ def _opened(packed: BinaryIO, compression: Compression) -> BinaryIO:
 
 
 def sniff(head: bytes) -> Compression:
-    """By the first bytes."""
+    """The compression of bytes that begin with `head`."""
     return next((found for magic, found in _MAGICS if head.startswith(magic)), Compression.NONE)

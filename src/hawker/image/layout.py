@@ -154,7 +154,7 @@ async def receive(stream: AsyncIterator[bytes], file: Path, most: int) -> None:
 
 
 def archive_name(given: str | None, own: str) -> RegistryReference | None:
-    """What to call an imported image: the name given, else its own if that is one. Raises `BadImage` for a bad name."""
+    """The name for an imported image: the name given, else its own if that is one. Raises `BadImage` for a bad name."""
     if given:
         reference = parse(given)
         if not isinstance(reference, RegistryReference) or reference.digest:
@@ -180,7 +180,8 @@ class LocalImage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open_layout(bundle: ImageBundle, tag: str | None, platform: Platform, limits: ImageLimits) -> LocalImage:
-    """Raises `BadImage` when there is no such image, or more than one without a tag that tells them apart."""
+    """The image of an OCI layout. Raises `BadImage` when there is no such image, or more than one without a tag that
+    tells them apart."""
     entry = _choose(_index(bundle, limits), tag, platform, bundle.label)
 
     def find(digest: Digest) -> ByteRange | None:
@@ -229,7 +230,8 @@ class _Listed(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 def open_docker(bundle: ImageBundle, limits: ImageLimits, check: Callable[[], None]) -> LocalImage:
-    """Raises `BadImage`. Reads all layers once, for their digests; `check` is called now and then."""
+    """The image of a docker-archive. Raises `BadImage`. Reads all layers once, for their digests; `check` is called now
+    and then."""
     listed = _listed(bundle, limits)
     config = _span(bundle, listed.config).read(0, limits.max_config_bytes)
     diff_ids = read_config(config).diff_ids

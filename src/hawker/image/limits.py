@@ -12,8 +12,8 @@ GIB = 1 << 30
 
 
 class ImageLimits(ValueObject, frozen=True):
-    """What one image may ask of the node; an image beyond any of it is refused, and the import or pull ends. Layer and
-    image bytes are what unpacking would write, holes included."""
+    """The limits of what one image may ask of the node; an image beyond any of it is refused, and the import or pull
+    ends. Layer and image bytes are what unpacking would write, holes included."""
 
     max_manifest_bytes: int = 4 * MIB  # of one manifest or index
     max_config_bytes: int = 8 * MIB  # of the image config

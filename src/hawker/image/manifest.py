@@ -58,14 +58,14 @@ _LAYERS = {
 
 
 class Platform(msgspec.Struct, frozen=True, kw_only=True):
-    """What an image runs on, as an index says it: `linux/arm64/v8`."""
+    """The platform that an image runs on, as an index says it: `linux/arm64/v8`."""
 
     os: str = ""
     """`linux` say; empty where it is not said."""
     architecture: str = ""
-    """By Go's name, `amd64` say; empty where it is not said."""
+    """The architecture by Go's name, `amd64` say; empty where it is not said."""
     variant: str = ""
-    """Of the architecture, `v8` say; empty for any."""
+    """The variant of the architecture, `v8` say; empty for any."""
 
     def __str__(self) -> str:
         return "/".join(filter(None, (self.os, self.architecture, self.variant)))
@@ -75,7 +75,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A pointer to content."""
 
     media_type: str = ""
-    """Of what it points to; empty where it is not said."""
+    """The media type of what the descriptor points to; empty where it is not said."""
     digest: str = ""
     """`sha256:` and 64 hex digits; what is fetched is held to it."""
     size: int = 0
@@ -84,7 +84,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Other places of the content. A layer that has any is refused."""
     platform: Platform | None = None
     annotations: dict[str, str] | None = None
-    """What its makers noted: a layout's tag is one of them."""
+    """The annotations that the image's makers noted: a layout's tag is one of them."""
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -149,7 +149,7 @@ def _checked(config: Descriptor, layers: tuple[Descriptor, ...], limits: ImageLi
 
 
 def media_type_of(content: bytes) -> str:
-    """Of a manifest that was read before: what it says itself, else what its config tells."""
+    """The media type of a manifest that was read before: what it says itself, else what its config tells."""
     found = msgspec.json.decode(content, type=_Document)
     docker = found.config is not None and found.config.media_type not in ("", OCI_CONFIG)
     return found.media_type or (DOCKER_MANIFEST if docker else OCI_MANIFEST)
@@ -219,8 +219,8 @@ def _distance(offered: Platform | None, wanted: Platform) -> int:
 
 
 def check_platform(os: str, architecture: str, wanted: Platform) -> None:
-    """For an image that is alone in its manifest: its config says what it is for, or nothing. Raises `BadImage`
-    for another platform."""
+    """Checks the platform of an image that is alone in its manifest: its config says what it is for, or nothing. Raises
+    `BadImage` for another platform."""
     offered = Platform(os=os, architecture=architecture)
     if architecture and not fits(offered, wanted):
         raise BadImage(f"no image for platform {wanted}; there is: {offered}")
@@ -230,11 +230,11 @@ _NESTED = 4
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reference means now, as plain values that can be stored. `digest` pins it, for this platform; `registry`
-    is empty for what is not from one; `size_bytes` is of all layers, compressed."""
+    """The image that a reference means now, as plain values that can be stored. `digest` pins it, for this platform;
+    `registry` is empty for what is not from one; `size_bytes` is of all layers, compressed."""
 
     reference: str
-    """With registry and tag filled in."""
+    """The reference with registry and tag filled in."""
     registry: str
     repository: str
     """The name within the registry; a path for what is not from one."""
@@ -243,7 +243,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     digest: Digest
     size_bytes: int
     imported: bool = False
-    """It was uploaded here under this name, and no registry is asked about it."""
+    """The image was uploaded here under this name, and no registry is asked about it."""
 
 
 def named(reference: Reference, digest: Digest, size_bytes: int, *, imported: bool = False) -> Resolved:

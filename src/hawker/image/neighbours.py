@@ -13,8 +13,8 @@ from hawker.value_object import ValueObject
 
 
 class ImportedElsewhere(ValueObject, frozen=True, kw_only=True):
-    """What a name that was given to an upload means on other nodes. `at` is when it was given, in Unix seconds; `nodes`
-    are all that said so, also those that cannot be asked now."""
+    """The image that a name that was given to an upload means on other nodes. `at` is when it was given, in Unix
+    seconds; `nodes` are all that said so, also those that cannot be asked now."""
 
     digest: Digest
     at: float
@@ -31,7 +31,7 @@ class Neighbours(Protocol):
         """Nodes that can be asked for the image, the best first."""
 
     def source(self, node: NodeId, reader: ImageReader) -> ImageSource:
-        """What the node has for this organization, or for everybody."""
+        """The source of what the node has for this organization, or for everybody."""
 
 
 class NoNeighbours:

@@ -23,9 +23,9 @@ class PullProgress(ValueObject, frozen=True):
     stage: PullStage
     layer: Digest | None = None
     done_bytes: int = 0
-    """0 to `total_bytes`."""
+    """The bytes that are done, 0 to `total_bytes`."""
     total_bytes: int = 0
-    """0 while that is not known."""
+    """The bytes in all; 0 while that is not known."""
 
 
 Report: TypeAlias = Callable[[PullProgress], None]
@@ -51,4 +51,4 @@ class PullSteps:
 
 
 def silent(progress: PullProgress) -> None:
-    """For callers that do not watch."""
+    """Does nothing with the progress, for callers that do not watch."""

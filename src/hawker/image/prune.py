@@ -19,7 +19,7 @@ GRACE_S = 600.0  # an unreferenced blob may belong to a pull whose next step has
 class PruneReport(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[Digest, ...]
     freed_bytes: int
-    """Of blobs, block images and parts of downloads that were removed."""
+    """The bytes of blobs, block images and parts of downloads that were removed."""
 
 
 class Pruner:

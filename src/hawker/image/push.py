@@ -31,14 +31,14 @@ _MANIFEST_S = 60.0
 
 
 class PushedImage(ValueObject, frozen=True, kw_only=True):
-    """What is sent. `blob` is the file of one that is here."""
+    """The image that is sent. `blob` gives the file of a blob that is here."""
 
     digest: Digest
     manifest: Manifest
     content: bytes
     """The manifest, byte for byte: `digest` is of these bytes."""
     media_type: str
-    """Of the manifest, told to the registry."""
+    """The media type of the manifest, told to the registry."""
     blob: Callable[[Digest], Path]
 
 
@@ -57,7 +57,8 @@ class RegistryTarget:
         self._authorizer = Authorizer(transport, host, reference.repository, credentials)
 
     async def push(self, image: PushedImage, report: Report) -> None:
-        """Raises `BadImage` when the registry refuses, `Unavailable` when it does not answer."""
+        """Sends an image to the registry. Raises `BadImage` when the registry refuses, `Unavailable` when it does not
+        answer."""
         doing = f"failed to push {self._reference}"
         try:
             for blob in {each.digest: each for each in (image.manifest.config, *image.manifest.layers)}.values():

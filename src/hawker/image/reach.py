@@ -29,7 +29,7 @@ def is_inside(address: str) -> bool:
 
 
 def host_of(registry: str) -> str:
-    """Without its port."""
+    """The host of a registry without its port."""
     host, _, port = registry.rpartition(":")
     return host if port.isdigit() else registry
 
@@ -62,7 +62,7 @@ class PullReach:
         self._listed = listed
 
     def scheme(self, registry: str) -> str:
-        """How to speak to a registry (with its port, if it has one)."""
+        """The scheme for a registry (with its port, if it has one): http or https."""
         parts = urlsplit(f"//{registry}")
         return "http" if self._is_plain(parts) or is_loopback(parts.hostname) else "https"
 

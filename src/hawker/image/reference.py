@@ -27,7 +27,7 @@ def is_digest(text: str) -> bool:
 
 
 def parse_digest(text: str) -> Digest:
-    """Raises `BadImage`; other algorithms are not spoken here."""
+    """`text`, which is a digest. Raises `BadImage`; other algorithms than sha256 are not spoken here."""
     if not is_digest(text):
         raise BadImage(f"digest {text[:100]!r} is not sha256: and 64 lowercase hex characters")
     return Digest(text)
@@ -72,7 +72,7 @@ class LayoutReference(ValueObject, frozen=True):
     path: str
     """The directory, on the node."""
     tag: str | None = None
-    """Which image of the layout; None where it has one alone."""
+    """The tag of an image of the layout; None where the layout has one image alone."""
 
     def __str__(self) -> str:
         return f"oci:{self.path}" + (f":{self.tag}" if self.tag else "")
@@ -117,7 +117,7 @@ Reference: TypeAlias = RegistryReference | LayoutReference | ArchiveReference | 
 
 @lru_cache(maxsize=256)
 def parse(text: str) -> Reference:
-    """Raises `BadImage` with a text that says what is wrong."""
+    """The reference that `text` is. Raises `BadImage` with a text that says what is wrong."""
     if not text or len(text) > _PATH_LIMIT or not text.isprintable():
         raise BadImage("image reference is empty, too long or has unprintable characters")
     scheme, _, rest = text.partition(":")

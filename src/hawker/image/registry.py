@@ -108,7 +108,7 @@ def _credentials(entry: _Entry) -> Credentials | None:
 
 
 class AuthChallenge(ValueObject, frozen=True):
-    """One way in. `scheme` is in lower case; names of parameters too."""
+    """A challenge of a registry: one way in. `scheme` is in lower case; names of parameters too."""
 
     scheme: str
     parameters: tuple[tuple[str, str], ...] = ()
@@ -143,8 +143,8 @@ class _Token(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Authorizer:
-    """For one repository, or none: a login alone. Shared by requests in flight: whoever meets the challenge first
-    answers it for all."""
+    """The authorization for one repository, or none: a login alone. Shared by requests in flight: whoever meets the
+    challenge first answers it for all."""
 
     def __init__(
         self, transport: RegistryTransport, registry: str, repository: str, credentials: Credentials | None
@@ -253,7 +253,8 @@ class RegistrySource:
         self._authorizer = Authorizer(transport, host, reference.repository, credentials)
 
     async def manifest(self, digest: Digest | None) -> Stored:
-        """Raises `BadImage` with the text that clients know, or `Unavailable`."""
+        """The manifest of `digest`, else of the reference. Raises `BadImage` with the text that clients know, or
+        `Unavailable`."""
         wanted = digest or self._reference.digest or self._reference.tag
         doing = f"failed to get manifest {self._reference}"
         try:
@@ -328,7 +329,8 @@ async def _authorized(
 
 
 async def check_login(transport: RegistryTransport, registry: str, credentials: Credentials, clock: Clock) -> None:
-    """Raises `BadImage` when the registry does not take them, `Unavailable` when it does not answer."""
+    """Checks a login at a registry. Raises `BadImage` when the registry does not take it, `Unavailable` when it does
+    not answer."""
     host, doing = registry_host(registry), f"cannot log in at {registry}"
     authorizer = Authorizer(transport, host, "", credentials)
 

@@ -21,7 +21,8 @@ class PublicResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Raises `InsideAddress` when there is none but inside ones, `OSError` when there is none at all."""
+        """The addresses of a host that a pull may reach. Raises `InsideAddress` when there is none but inside ones,
+        `OSError` when there is none at all."""
         found = await in_thread(Pool.NAMES, _look_up, host, port, family)
         free = host in self._proxies or is_inside(host) or self._reach.is_listed(host, port)
         public = found if free else [each for each in found if not is_inside(each["host"])]

@@ -33,10 +33,11 @@ class Piece(ValueObject, frozen=True):
 
 
 class ImageSource(Protocol):
-    """Nothing that comes from here is trusted: callers check digests and sizes. May raise `TryLater`."""
+    """A source of images. Nothing that comes from here is trusted: callers check digests and sizes. May raise
+    `TryLater`."""
 
     async def manifest(self, digest: Digest | None) -> Stored:
-        """With that digest, or what the reference names."""
+        """The manifest of that digest, or the one that the reference names."""
 
     def blob(self, blob: Layer, offset: int) -> AbstractAsyncContextManager[Piece]: ...
 
@@ -65,7 +66,7 @@ class ByteRange(ValueObject, frozen=True):
     size: int
 
     def read(self, start: int, count: int) -> bytes:
-        """Raises `BadImage` when the file cannot be read."""
+        """At most `count` bytes of the range from `start` on. Raises `BadImage` when the file cannot be read."""
         try:
             fd = open_regular(self.path)
             try:

@@ -41,7 +41,7 @@ else:
 
 
 class Login(ValueObject, frozen=True):
-    """What a source is asked with, and whose the blobs are that it gives for that."""
+    """The login with which a source is asked, and the reader of the blobs that it gives for that."""
 
     credentials: Credentials | None
     reader: ImageReader
@@ -78,7 +78,8 @@ class ImageSources:
 
     @asynccontextmanager
     async def open(self, reference: Reference, credentials: Credentials | None) -> AsyncIterator[ImageSource]:
-        """Raises `NotServed` for local forms where they are not allowed, `NotFound` for a digest that is not here."""
+        """The source of a reference's image. Raises `NotServed` for local forms where they are not allowed, `NotFound`
+        for a digest that is not here."""
         limits = self._settings.limits
         match reference:
             case RegistryReference():
@@ -117,12 +118,12 @@ class ImageSources:
         return open_layout(bundle, None, host_platform(), limits) if is_oci else open_docker(bundle, limits, check)
 
     def target(self, reference: RegistryReference, credentials: Credentials | None) -> RegistryTarget:
-        """Where an image is pushed to; unless told, with the login of the node's own file."""
+        """The place to which an image is pushed; unless told, with the login of the node's own file."""
         known = credentials or find_credentials(self._settings.auth_file, reference.registry)
         return RegistryTarget(self._transport, reference, known, self._clock)
 
     async def check_login(self, registry: str, credentials: Credentials) -> None:
-        """Raises `BadImage`, `Unavailable`."""
+        """Checks a login at a registry. Raises `BadImage`, `Unavailable`."""
         await check_login(self._transport, registry, credentials, self._clock)
 
     async def _sample(self) -> LocalSource:

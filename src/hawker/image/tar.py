@@ -216,7 +216,7 @@ class TarReader:
         return data
 
     def tell(self) -> int:
-        """Where the next byte of the current entry is, in a file that can be read at any place."""
+        """The place of the next byte of the current entry, in a file that can be read at any place."""
         return self._stream.tell()
 
     def _next_header(self) -> bytes | None:

@@ -128,9 +128,9 @@ class RegistryTransport:
     async def get(
         self, url: str, headers: Mapping[str, str], registry: str, before: str | None = None
     ) -> "AsyncIterator[aiohttp.ClientResponse]":
-        """From a pull of `registry`, which was led here from the URL `before`. A successful answer, or one of 401,
-        whose challenge the caller reads. Raises `RegistryRefused`, `TryLater`. What breaks while the caller reads the
-        body is `TryLater` as well."""
+        """The answer to a request of a pull of `registry`, which was led here from the URL `before`: a successful
+        answer, or one of 401, whose challenge the caller reads. Raises `RegistryRefused`, `TryLater`. What breaks while
+        the caller reads the body is `TryLater` as well."""
         with _failures(urlsplit(url).netloc):
             response = await self._follow(url, dict(headers), registry, before)
             try:
@@ -149,8 +149,8 @@ class RegistryTransport:
         data: AsyncIterator[bytes] | bytes | None = None,
         before: str | None = None,
     ) -> "AsyncIterator[aiohttp.ClientResponse]":
-        """As `get`, of a request that may change something: one that is redirected is refused, and "not there" (404) is
-        an answer."""
+        """The answer as of `get`, to a request that may change something: one that is redirected is refused, and "not
+        there" (404) is an answer."""
         with _failures(urlsplit(url).netloc):
             if refusal := self.reach.refusal(url, registry, before):
                 raise RegistryRefused(0, "INSECURE", refusal)

@@ -29,7 +29,7 @@ class TreeError(ValueError):
 
 
 class FileMeta(ValueObject, frozen=True):
-    """What an inode has beside its content."""
+    """The data that an inode has beside its content."""
 
     mode: int
     """Permission bits, with set-user-id, set-group-id and sticky; no kind of file."""
@@ -38,7 +38,7 @@ class FileMeta(ValueObject, frozen=True):
     gid: int = 0
     """The group within the image."""
     mtime_ns: int = 0
-    """Unix nanoseconds."""
+    """The time of the last change in Unix nanoseconds."""
     xattrs: tuple[tuple[str, bytes], ...] = ()
     """Names and values of extended attributes."""
 
@@ -49,13 +49,13 @@ class TreeFile(ValueObject, frozen=True, eq=False):
     meta: FileMeta
     content: int
     size: int
-    """Bytes, holes counted."""
+    """The size in bytes, holes counted."""
 
 
 class Symlink(ValueObject, frozen=True, eq=False):
     meta: FileMeta
     target: bytes
-    """As written; it is followed within the image alone."""
+    """The path as written; it is followed within the image alone."""
 
 
 class Fifo(ValueObject, frozen=True, eq=False):
@@ -118,7 +118,7 @@ class FileTree:
             parent.children.pop(parts[-1], None)
 
     def find(self, name: bytes) -> Node | None:
-        """What is at `name`; links are followed on the way, not at the end."""
+        """The node at `name`; links are followed on the way, not at the end."""
         parts = split_name(name)
         parent = self._walk(parts[:-1], None)
         found = parent.children.get(parts[-1]) if parent and parts else None

@@ -49,8 +49,8 @@ class LayerBlob(ValueObject, frozen=True):
 
 
 class Unpacker:
-    """One image. `pool` is an empty directory that nobody else can reach; `budget` how many bytes may go there.
-    `moved` hears how many packed bytes of all layers were read."""
+    """The unpacker of one image. `pool` is an empty directory that nobody else can reach; `budget` how many bytes may
+    go there. `moved` hears how many packed bytes of all layers were read."""
 
     def __init__(
         self,
@@ -70,7 +70,8 @@ class Unpacker:
         self._layer_bytes = self._image_bytes = self._entries = self._names_bytes = 0
 
     def unpack(self, layers: Sequence[LayerBlob]) -> FileTree:
-        """Raises `BadLayer` naming the layer and the entry at fault, or `PoolFull`."""
+        """Unpacks all layers into one tree. Raises `BadLayer` naming the layer and the entry at fault, or
+        `PoolFull`."""
         for number, layer in enumerate(layers):
             self._layer_bytes = 0
             self._unpack_layer(number, layer)

@@ -50,7 +50,7 @@ def _take(tx: Tx, volume: VolumeRecord, now: float, **fields: object) -> None:
 
 
 def findable(reader: Reader, app: AppName, config: MachineConfig, *, to_guest: bool = False) -> None:
-    """Raises what `attach` would, before any machine is there."""
+    """Checks that the config's volume can be found. Raises what `attach` would, before any machine is there."""
     mount = mount_of(config)
     if mount is not None:
         _check_fits(_named(reader, app, mount) if mount.volume else _free(reader, app, mount), mount, to_guest=to_guest)
@@ -195,5 +195,5 @@ def _with_volume(config: MachineConfig, mount: Mount, volume_id: VolumeId) -> Ma
 
 
 def volume_name(volume_id: VolumeId) -> str:
-    """As its guest knows the disk."""
+    """The name of the disk, as its guest knows it."""
     return volume_id.removeprefix("vol_")

@@ -35,7 +35,7 @@ _log = bind("hawker.keeper")
 
 
 def share_of(volume_id: VolumeId) -> float:
-    """Where in a period or window the volume has its moment, from 0 to 1: so that those of a fleet lie apart."""
+    """The place of the volume's moment in a period or window, from 0 to 1: so that those of a fleet lie apart."""
     return int.from_bytes(hashlib.blake2b(volume_id.encode(), digest_size=4).digest()) / 2**32
 
 
@@ -76,7 +76,7 @@ class BackupSchedule:
             await self._clock.sleep(every_s)
 
     async def once(self) -> None:
-        """Raises what listing backups raises."""
+        """Begins backups that are due, as many as may go on at once. Raises what listing backups raises."""
         under_way = Counter(sent.backup.partition("/")[0] for sent in self._under_way())
         for record in sorted(await self._due(), key=lambda each: (self._last(each), each.id)):
             org = org_of(self._store, record.app)

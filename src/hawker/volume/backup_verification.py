@@ -17,7 +17,7 @@ from hawker.volume.disks import Backups
 from hawker.volume.flows import VOLUME_BACKUP, VOLUME_FETCH, VOLUME_RESTORE
 
 LOOKS = 60
-"""It looks once in so many looks of the reconciler: once an hour."""
+"""The looks of the reconciler for one of the verification: it looks once an hour."""
 
 LONGEST_REST_S = 60.0
 _REST_S = 5.0

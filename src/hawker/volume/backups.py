@@ -53,7 +53,7 @@ class VolumeBackups:
 
     @property
     def kept(self) -> Backups:
-        """Raises `NotServed` on a node that sends them nowhere."""
+        """The place to which backups are sent. Raises `NotServed` on a node that sends them nowhere."""
         if self._backups is None:
             raise NotServed("this node sends backups nowhere: start it with --backup-url and --backup-passphrase-file")
         return self._backups
@@ -94,8 +94,8 @@ class VolumeBackups:
         return [(backup.removeprefix(prefix), checks.get(backup, BackupCheck())) for backup in found]
 
     async def origin(self, app: AppName, name: str) -> VolumeOrigin:
-        """Only what was saved of this app of this organization is found: others' backups
-        are under other names. Raises `NotFound`."""
+        """The origin of a volume that is to be made from a backup. Only what was saved of this app of this organization
+        is found: others' backups are under other names. Raises `NotFound`."""
         if not is_backup(name):
             raise NotFound(
                 f"backup {name:.80} not found: its name is VOLUME/TIME, as `hawker volumes backups` lists it"

@@ -27,7 +27,7 @@ class Disk(ValueObject, frozen=True):
     """Its whole size, holes counted."""
     fstype: Fstype
     encrypted: bool
-    """What lies on the host is ciphertext; `key` opens it."""
+    """The content of the file on the host is ciphertext; `key` opens it."""
     key: SealedKey | None = None
     guest_written: bool = False
     """A microVM mounted it as a disk, so the host does not mount it."""
@@ -35,7 +35,7 @@ class Disk(ValueObject, frozen=True):
 
 
 class Usage(ValueObject, frozen=True):
-    """Of a volume's filesystem, in its own blocks; `blocks_avail` is `blocks_free` without root's reserve."""
+    """The use of a volume's filesystem, in its own blocks; `blocks_avail` is `blocks_free` without root's reserve."""
 
     block_size: int
     """Bytes in one block."""
@@ -72,7 +72,7 @@ class Disks(Protocol):
         """No error when it is not mounted. `unless` is asked when nobody can mount it any more before it is done."""
 
     async def usage(self, disk: Disk) -> Usage | None:
-        """Of the mounted filesystem, else by its superblock; None when there is no file or none can be read."""
+        """The use of the mounted filesystem, else by its superblock; None when there is no file or none can be read."""
 
     async def size(self, volume_id: VolumeId) -> int | None:
         """Bytes of the file, holes included; None when there is none."""
@@ -96,14 +96,14 @@ class Disks(Protocol):
         """Free the space of what was removed."""
 
     async def held(self, volumes: Collection[VolumeId]) -> Mapping[VolumeId, tuple[str, ...]]:
-        """Which of these file systems others of the host hold, and who they are: until they let go, an extension of an
-        unmounted one does not arrive."""
+        """The file systems of `volumes` that others of the host hold, and who they are: until they let go, an extension
+        of an unmounted one does not arrive."""
 
     async def lost_files(self, disk: Disk, lost: Sequence[FileRange]) -> LostFiles:
-        """Which files of a volume that nobody has mounted have bytes in these ranges of its file."""
+        """The files of a volume that nobody has mounted which have bytes in these ranges of its file."""
 
     async def lacks_encryption(self) -> str | None:
-        """What this host lacks to encrypt volumes, and what to do about it; None when it can."""
+        """The sentence that says what this host lacks to encrypt volumes, and what to do about it; None when it can."""
 
 
 @contextmanager
@@ -136,10 +136,11 @@ _MIB = 1 << 20
 
 
 class CopyRoom(ValueObject, frozen=True):
-    """What a copy of a volume needs of the host's disk, and what is there for it. A copy by reference needs nothing."""
+    """The room that a copy of a volume needs of the host's disk, and the room that is there for it. A copy by reference
+    needs nothing."""
 
     needed_bytes: int
-    """0 or more."""
+    """The bytes that the copy needs, 0 or more."""
     free_bytes: int
     """Beyond what the node keeps free."""
 
@@ -149,7 +150,8 @@ class CopyRoom(ValueObject, frozen=True):
 
 
 def check_room(room: CopyRoom, what: str) -> None:
-    """Raises `NoRoom` when a copy would leave less of the disk than the node keeps free."""
+    """Checks that there is room for a copy. Raises `NoRoom` when a copy would leave less of the disk than the node
+    keeps free."""
     if room.missing_bytes:
         lacks = -(-room.missing_bytes // _MIB)
         text = f"no room for a copy of {what}: {lacks} MiB of disk are missing on this host"
@@ -157,17 +159,18 @@ def check_room(room: CopyRoom, what: str) -> None:
 
 
 class BackupSize(msgspec.Struct, frozen=True, kw_only=True):
-    """In bytes: what the volume has stored, and what was sent of that because it was not there yet."""
+    """The size of a backup in bytes: what the volume has stored, and what was sent of that because it was not there
+    yet."""
 
     stored_bytes: int
     """Holes are not counted."""
     sent_bytes: int
-    """0 where the repository had everything."""
+    """The bytes that were sent; 0 where the repository had everything."""
 
 
 class BackupFound(ValueObject, frozen=True, kw_only=True):
-    """What a volume has to be that is made from a backup. `key` opens an encrypted one, and is that of the
-    volume that was backed up."""
+    """The properties of a volume that is made from a backup. `key` opens an encrypted one, and is that of the volume
+    that was backed up."""
 
     size_bytes: int
     """The size of the volume that was backed up: the new one has as much or more."""
@@ -188,13 +191,13 @@ class Backups(Protocol):
         Raises `Damaged` when its disk cannot read all of it: then there is no such backup."""
 
     async def find(self, backup: str) -> BackupFound:
-        """What a volume is that is made from it."""
+        """The properties of a volume that is made from the backup."""
 
     async def restore(self, backup: str, volume_id: VolumeId) -> None:
         """Have a new volume's file with what the backup holds; a file that is there is left as it is."""
 
     async def list(self, prefix: str) -> list[str]:
-        """Those below `prefix`, which ends in a slash; of each volume the oldest first."""
+        """The names of the backups below `prefix`, which ends in a slash; of each volume the oldest first."""
 
     async def prune(self, daily: int, weekly: int) -> int:
         """Remove those beyond their retention, and what none has any more; how many backups. Nothing when any node did
@@ -206,7 +209,7 @@ class Backups(Protocol):
         node does it; what was read until then is not read again."""
 
     async def checks(self, prefix: str) -> Mapping[str, BackupCheck]:
-        """What is known of the backups below `prefix` since they were read. Those that were not are not in it."""
+        """The checks of the backups below `prefix` that were read since. Those that were not read are not in it."""
 
 
 class Copies(Protocol):
@@ -215,7 +218,7 @@ class Copies(Protocol):
     what is to be copied is not there."""
 
     async def room(self, copied: VolumeId | SnapshotId) -> CopyRoom:
-        """For one more copy, beyond what the node keeps free."""
+        """The room for one more copy, beyond what the node keeps free."""
 
     async def take(self, volume_id: VolumeId, snapshot_id: SnapshotId) -> int:
         """Have the snapshot; what it takes of the disk, in bytes. One that is there is left as it is."""
@@ -233,5 +236,5 @@ class Copies(Protocol):
         """Every snapshot that is whole."""
 
     async def mend(self, mounted: frozenset[VolumeId]) -> None:
-        """At boot: thaw what a daemon's helper left frozen when it was killed with it. Raises nothing: what cannot be
-        mended is logged."""
+        """Mends volumes at boot: thaws what a daemon's helper left frozen when it was killed with it. Raises nothing:
+        what cannot be mended is logged."""

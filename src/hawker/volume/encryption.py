@@ -39,7 +39,8 @@ class VolumeKeys:
         return SealedKey(volume=volume_id, sealed=self._vault.seal(_owner(volume_id), key))
 
     def open(self, key: SealedKey) -> bytes:
-        """Raises `Fault` when the node's own key is not the one that it was sealed under."""
+        """The key of a volume in clear. Raises `Fault` when the node's own key is not the one that it was sealed
+        under."""
         try:
             return self._vault.open(_owner(key.volume), key.sealed)
         except Fault as error:
@@ -66,7 +67,8 @@ class Ciphers:
         self._trying = anyio.Lock()
 
     async def missing(self, directory: Path) -> str | None:
-        """What this host lacks, and what to do about it. The first call may encrypt a file in `directory`."""
+        """The sentence that says what this host lacks, and what to do about it; None when it lacks nothing. The first
+        call may encrypt a file in `directory`."""
         async with self._trying:
             return await self._luks.trial(directory / ".trial", self._trial)
 
@@ -101,7 +103,7 @@ class Ciphers:
         return await in_thread(Pool.DISKS, ext4.resize_mounted, target, _size(self._luks.device(self._name(disk.id))))
 
     async def close(self, volume_id: VolumeId) -> None:
-        """Once nobody uses it any more; no error when it is not open."""
+        """Closes the volume's device once nobody uses it any more; no error when it is not open."""
         await self._luks.close(self._name(volume_id))
 
     def device(self, volume_id: VolumeId) -> Path:

@@ -36,8 +36,8 @@ I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
 
 
 class VolumeDeps(Protocol):
-    """What flows of volumes are given. `disks` and `copies` are None on a node that has no volumes, `backups` on one
-    that sends them nowhere."""
+    """The parts of the node that flows of volumes are given. `disks` and `copies` are None on a node that has no
+    volumes, `backups` on one that sends them nowhere."""
 
     @property
     def store(self) -> Store: ...
@@ -61,7 +61,7 @@ Context: TypeAlias = StepContext[VolumeDeps, I]
 
 
 class VolumeInput(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing to say: the volume's record has it all."""
+    """The input of a flow that has nothing to say: the volume's record has it all."""
 
 
 _UNFINISHED = IN_MAKING | {VolumeState.HYDRATING, VolumeState.EXTENDING}
@@ -84,7 +84,7 @@ def _made(tx: Tx, context: Context[VolumeInput], seen: VolumeRecord, *, grown: b
 
 
 async def unmake(context: Context[VolumeInput]) -> None:
-    """Nothing was ever in it: no machine is launched before it is made.
+    """Removes a volume whose making was given up. Nothing was ever in it: no machine is launched before it is made.
 
     A fork that is whole may be in use already: unless `fit` gave it up it stays, and the reconciler begins anew what
     was still to be done."""
@@ -127,7 +127,7 @@ def volume_id_in(context: Context[VolumeInput]) -> VolumeId:
 
 
 def volume_in(context: Context[VolumeInput]) -> VolumeRecord:
-    """As last committed. Raises `NotFound`."""
+    """The volume as last committed. Raises `NotFound`."""
     return context.deps.volumes.get(context.deps.store, volume_id_in(context))
 
 
@@ -137,7 +137,8 @@ def disks_of(context: Context[VolumeInput]) -> Disks:
 
 
 PATIENT = Backoff(attempts=100, cap_s=30.0)
-"""Of what was promised: a disk that is full for a while delays it. After that the reconciler begins it anew."""
+"""The patience of steps that do what was promised: a disk that is full for a while delays them. After that the
+reconciler begins them anew."""
 
 VOLUME_CREATE = Flow(
     name="volume_create",
@@ -172,7 +173,7 @@ VOLUME_DESTROY = Flow(
 
 
 async def prepare_restore(context: Context[VolumeInput]) -> Outcome:
-    """It is seen what is being done."""
+    """Turns the volume's state to restoring, so that it is seen what is being done."""
     return Done(commit=lambda tx: _turn(tx, context, VolumeState.RESTORING))
 
 
@@ -266,13 +267,13 @@ VOLUME_FORK = Flow(
 
 
 class Take(msgspec.Struct, frozen=True, kw_only=True):
-    """Which snapshot; the run's resource is the volume."""
+    """The snapshot that is taken; the run's resource is the volume."""
 
     snapshot: SnapshotId
 
 
 async def begin(context: Context[Take]) -> Outcome:
-    """From here on it is the volume of now that counts."""
+    """Begins the snapshot: from here on it is the volume of now that counts."""
     volume = context.deps.store.get(VOLUMES, context.resource.id)
     if volume is None or volume.state is VolumeState.DESTROYED:
         return Abort(f"volume {context.resource.id} is gone")
@@ -295,7 +296,7 @@ async def copy(context: Context[Take]) -> Outcome:
 
 
 async def seal(context: Context[Take]) -> Outcome:
-    """From here on it counts."""
+    """Marks the snapshot as created with its size: from here on it counts."""
     size = context.result("copy", int)
     return Done(commit=lambda tx: _change(tx, context, status=SnapshotStatus.CREATED, size=size))
 
@@ -349,7 +350,7 @@ class SendBackup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def await_snapshot(context: Context[SendBackup]) -> Outcome:
-    """Until it is whole: its run waits for whatever else is done to the volume."""
+    """Waits until the snapshot is whole: its run waits for whatever else is done to the volume."""
     record = context.deps.store.get(SNAPSHOTS, context.input.snapshot)
     if record is None or record.status is SnapshotStatus.FAILED:
         return Abort(_why_not_taken(context))
@@ -370,7 +371,7 @@ def _why_not_taken(context: Context[SendBackup]) -> HawkerError | str:
 
 
 async def send_backup(context: Context[SendBackup]) -> Outcome:
-    """What is there already is not sent again, also after a crash."""
+    """Sends the snapshot to the backups. What is there already is not sent again, also after a crash."""
     record = context.deps.store.get(SNAPSHOTS, context.input.snapshot)
     if record is None:
         return Abort(f"snapshot {context.input.snapshot} is gone")
@@ -384,7 +385,7 @@ def release_snapshot(tx: Tx, ended: EndedRun[SendBackup]) -> None:
 
 
 def backups_of(deps: VolumeDeps) -> Backups:
-    """Raises `NotServed` on a node whose setting was taken away."""
+    """The place to which backups are sent. Raises `NotServed` on a node whose setting was taken away."""
     if deps.backups is None:
         raise NotServed("this node sends backups nowhere: it has no setting backup_url")
     return deps.backups

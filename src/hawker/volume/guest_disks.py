@@ -57,7 +57,8 @@ class VolumeUse:
         self._guests = guests
 
     async def of(self, volume_id: VolumeId) -> VolumeHold:
-        """By host and record: an instance that the record has not heard of counts, and so does a launch to come."""
+        """The hold that a machine has of the volume, by host and record: an instance that the record has not heard of
+        counts, and so does a launch to come."""
         volume = self._store.get(VOLUMES, volume_id)
         machine = None if volume is None or volume.machine is None else self._store.get(MACHINES, volume.machine)
         if machine is None:
@@ -113,7 +114,7 @@ class GuestDisks(HostDisks):
             pass
 
     async def unmount(self, volume_id: VolumeId, *, unless: Callable[[], bool] | None = None) -> None:
-        """Nothing to do: the guest's end has given it back."""
+        """Does nothing to the file: the guest's end has given it back."""
         inside("given_back")
 
     async def grow(self, disk: Disk) -> bool:
@@ -196,7 +197,8 @@ class GuestMovedFiles(HostMovedFiles):
         self._use = use
 
     async def trim(self, file: MovedFile, start: int) -> int | None:
-        """By the kernel of the guest that has it; by nobody where that has just ended, or is older than this call."""
+        """Trims by the kernel of the guest that has the file; by nobody where that guest has just ended, or is older
+        than this call."""
         size, machine_id = self._existing(file).stat().st_size, await self._owner(file)
         if machine_id is None or start >= size:
             return None

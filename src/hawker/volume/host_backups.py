@@ -28,7 +28,7 @@ from hawker.volume.host_copies import BASE, remove_bases
 _log = bind("hawker.backups")
 PRUNE_PATIENCE_S = 600.0
 VERIFIED_BYTES_PER_S = 8 << 20
-"""What a node reads of the repository at most to verify it: it has the whole day."""
+"""The most bytes a second that a node reads of the repository to verify it: it has the whole day."""
 
 
 class HostBackups:

@@ -22,7 +22,7 @@ from hawker.volume.disks import CopyRoom, damaged_at
 LONGEST_FREEZE_S = 60.0
 PARALLEL_COPIES = 2
 BASE = "saved-"
-"""How the name of a copy begins that lies beside its volume's file: the next backup is compared with it."""
+"""The beginning of the name of a copy that lies beside its volume's file: the next backup is compared with it."""
 
 _TRIES = 3
 
@@ -167,6 +167,6 @@ def _remove(*files: Path) -> None:
 
 
 def remove_bases(volumes: Path, of: str = "*") -> None:
-    """What was kept for the next backup of each volume in this directory, or of one."""
+    """Removes what was kept for the next backup of each volume in this directory, or of one."""
     for base in volumes.glob(f"{of}/{BASE}*"):
         base.unlink(missing_ok=True)

@@ -46,7 +46,7 @@ class HostDisks:
 
     @asynccontextmanager
     async def holding(self, volume_id: VolumeId) -> AsyncIterator[None]:
-        """Nobody else of this daemon works on the volume meanwhile."""
+        """Holds the volume: nobody else of this daemon works on it meanwhile."""
         lock = self._locks.setdefault(volume_id, anyio.Lock())
         try:
             async with lock:

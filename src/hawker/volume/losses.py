@@ -14,10 +14,10 @@ from hawker.ids import NodeId
 from hawker.record.volume import DamageRecord, VolumeRecord
 
 MOST_PLACES = 1024
-"""Of one volume."""
+"""The most places of one volume that are noted as lost."""
 
 Places = tuple[tuple[int, int], ...]
-"""As records have them: offset and count of each range, in order."""
+"""The places as records have them: offset and count of each range, in order."""
 
 
 def ranges_of(places: Places) -> tuple[FileRange, ...]:
@@ -25,12 +25,13 @@ def ranges_of(places: Places) -> tuple[FileRange, ...]:
 
 
 def noted(places: Places, more: Iterable[FileRange]) -> Places:
-    """With what else is lost."""
+    """`places` with what else is lost."""
     return tuple((each.offset, each.count) for each in bounded(joined([*ranges_of(places), *more])))
 
 
 def bounded(ranges: Sequence[FileRange], most: int = MOST_PLACES) -> tuple[FileRange, ...]:
-    """At least the same bytes, in at most so many ranges; `ranges` are in order, and do not touch."""
+    """The ranges made fewer: at least the same bytes, in at most `most` ranges; `ranges` are in order, and do not
+    touch."""
     if len(ranges) <= most:
         return tuple(ranges)
     gaps = sorted(range(1, len(ranges)), key=lambda index: ranges[index].offset - ranges[index - 1].end)
@@ -39,7 +40,7 @@ def bounded(ranges: Sequence[FileRange], most: int = MOST_PLACES) -> tuple[FileR
 
 
 def damaged_by(volume: VolumeRecord, node: NodeId, lost: Places, now: float) -> VolumeRecord:
-    """What the next node has of a volume of which this was lost on its way from `node`, beside what was lost before."""
+    """The volume as the next node has it when this was lost on its way from `node`, beside what was lost before."""
     if not lost:
         return volume
     before = () if volume.damage is None else volume.damage.lost
@@ -48,7 +49,7 @@ def damaged_by(volume: VolumeRecord, node: NodeId, lost: Places, now: float) -> 
 
 
 def shown_damage(volume: VolumeRecord) -> VolumeDamage | None:
-    """As clients see it; None of a volume of which nothing was ever lost."""
+    """The damage of a volume as clients see it; None of a volume of which nothing was ever lost."""
     damage = volume.damage
     if damage is None:
         return None
@@ -65,7 +66,7 @@ def shown_damage(volume: VolumeRecord) -> VolumeDamage | None:
 
 
 def check_usable(volume: VolumeRecord) -> None:
-    """Raises `Damaged` while nobody has accepted what is lost of it."""
+    """Checks that a volume may be used. Raises `Damaged` while nobody has accepted what is lost of it."""
     if volume.damage is not None and volume.damaged:
         raise Damaged(
             f"volume {volume.id} has lost {volume.damage.lost_bytes} bytes, which the disk of node"

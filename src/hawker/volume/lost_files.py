@@ -16,7 +16,7 @@ from hawker.host.unreadable import FileRange
 from hawker.value_object import ValueObject
 
 MOST_BLOCKS = 512
-"""That are asked about: debugfs compares each with each block of the filesystem."""
+"""The most blocks that are asked about: debugfs compares each with each block of the filesystem."""
 
 MOST_FILES = 200
 LONGEST_NAME = 500
@@ -41,12 +41,13 @@ def blocks_of(lost: Sequence[FileRange], block_size: int, most: int = MOST_BLOCK
 
 
 def owners_in(said: str) -> dict[int, int]:
-    """What `icheck` answered: the inode of each block that has one."""
+    """The inode of each block that has one, as `icheck` answered."""
     return {int(block): int(inode) for block, inode in _ROW.findall(said) if inode.isdecimal()}
 
 
 def names_in(said: str) -> tuple[str, ...]:
-    """What `ncheck` answered. A name is whatever a tenant chose: what cannot be printed is escaped."""
+    """The names of files, as `ncheck` answered. A name is whatever a tenant chose: what cannot be printed is
+    escaped."""
     found = {f"/{name.lstrip('/')}"[:LONGEST_NAME] for _, name in _ROW.findall(said) if name != "Pathname"}
     return tuple(sorted(map(_printable, found)))[:MOST_FILES]
 
@@ -56,8 +57,8 @@ def _printable(name: str) -> str:
 
 
 async def lost_files(file: Path, lost: Sequence[FileRange]) -> LostFiles:
-    """Of a filesystem that nobody has mounted. Raises `Unavailable` while an earlier daemon's tool works on the file,
-    `OSError`."""
+    """The lost files of a filesystem that nobody has mounted. Raises `Unavailable` while an earlier daemon's tool works
+    on the file, `OSError`."""
     found = await in_thread(Pool.DISKS, read_superblock, file)
     if found is None:
         return LostFiles((), "what says how the filesystem is laid out is lost, too")

@@ -94,7 +94,7 @@ class Maintenance:
 
 
 def larger_size(volume: VolumeRecord, mount: Mount, usage: Usage, max_gb: int) -> int | None:
-    """In GB; None while it has enough, or may have no more."""
+    """The larger size in GB that a volume is to get; None while it has enough, or may have no more."""
     threshold, step = mount.extend_threshold_percent or 0, mount.add_size_gb or 0
     if not threshold or not step or usage.bytes_used * 100 < threshold * usage.bytes_total:
         return None
@@ -150,7 +150,7 @@ TRIM_S = 60.0
 
 
 class Trims:
-    """Of volumes that are mounted, here or in a guest."""
+    """The trims of volumes that are mounted, here or in a guest."""
 
     def __init__(self, store: Store, clock: Clock, files: MovedFiles) -> None:
         self._store = store

@@ -26,7 +26,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Digests(ValueObject, frozen=True):
-    """Of the blocks that were asked for and lie before `upto`; those without one are zeros."""
+    """The digests of the blocks that were asked for and lie before `upto`; those without one are zeros."""
 
     upto: int
     of: Mapping[int, bytes]
@@ -48,13 +48,13 @@ def union(one: Sequence[BlockRange], other: Sequence[BlockRange]) -> tuple[Block
 
 
 def from_block(spans: Sequence[BlockRange], begin: int) -> tuple[BlockRange, ...]:
-    """What of them lies at `begin` or later."""
+    """The part of `spans` that lies at block `begin` or later."""
     later = (BlockRange(max(each.first, begin), each.end - max(each.first, begin)) for each in spans)
     return tuple(each for each in later if each.count > 0)
 
 
 def groups(spans: Sequence[BlockRange], most: int) -> Iterator[tuple[BlockRange, ...]]:
-    """The same blocks in the same order, at most so many together."""
+    """The same blocks in the same order, in groups of at most `most` together."""
     group, room = list[BlockRange](), most
     for span in spans:
         first = span.first
@@ -70,7 +70,7 @@ def groups(spans: Sequence[BlockRange], most: int) -> Iterator[tuple[BlockRange,
 
 
 def differing(spans: Sequence[BlockRange], ours: Digests, theirs: Digests) -> tuple[int, set[int]]:
-    """How far both sides have answered, and which blocks before that are not the same."""
+    """The block up to which both sides have answered, and the blocks before it that are not the same."""
     upto = min(ours.upto, theirs.upto)
     either = ours.of.keys() | theirs.of.keys()
     return upto, {block for block in either if block < upto and ours.of.get(block) != theirs.of.get(block)}
@@ -79,7 +79,7 @@ def differing(spans: Sequence[BlockRange], ours: Digests, theirs: Digests) -> tu
 def digests_of(
     file: Path, spans: Sequence[BlockRange], lost: Sequence[FileRange] | None = None, most: int = DIGESTED_BLOCKS
 ) -> Digests:
-    """Of the first `most` stored blocks among these; `spans` are in order. What is `lost` is zeros."""
+    """The digests of the first `most` stored blocks among these; `spans` are in order. What is `lost` is zeros."""
     found = dict[int, bytes]()
     if not spans:
         return Digests(0, found)
@@ -98,7 +98,7 @@ def digests_of(
 
 
 def read_blocks(file: Path, spans: Sequence[BlockRange], lost: Sequence[FileRange] | None = None) -> dict[int, bytes]:
-    """Those of them that are not zeros. What is `lost` is zeros."""
+    """The bytes of those of the blocks that are not zeros. What is `lost` is zeros."""
     found = dict[int, bytes]()
     with file.open("rb", buffering=0) as opened:
         fd, size = opened.fileno(), os.fstat(opened.fileno()).st_size
@@ -111,7 +111,7 @@ def read_blocks(file: Path, spans: Sequence[BlockRange], lost: Sequence[FileRang
 
 
 def write_blocks(file: Path, spans: Sequence[BlockRange], blocks: Mapping[int, bytes]) -> None:
-    """These blocks are so from now on; those without bytes are holes. Raises `OSError`."""
+    """Writes these blocks; those without bytes become holes. Raises `OSError`."""
     fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     try:
         size = os.fstat(fd).st_size
@@ -127,7 +127,7 @@ def write_blocks(file: Path, spans: Sequence[BlockRange], blocks: Mapping[int, b
 
 
 def punch(fd: int, offset: int, count: int) -> None:
-    """These bytes are zeros, and take no room. Raises `OSError`."""
+    """Makes these bytes zeros, which take no room. Raises `OSError`."""
     flags, start, length = ctypes.c_int(_PUNCH_AND_KEEP_SIZE), ctypes.c_int64(offset), ctypes.c_int64(count)
     if _libc.fallocate(fd, flags, start, length) != 0:
         code = ctypes.get_errno()

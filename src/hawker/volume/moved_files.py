@@ -30,7 +30,7 @@ _ZEROS = bytes(BLOCK_BYTES)
 _TRIES = 2  # watches that are asked one after the other
 
 Lost: TypeAlias = Sequence[FileRange] | None
-"""What of a file is noted as lost, in order, and is zeros from then on; None where no loss is taken."""
+"""The places of a file that are noted as lost, in order, and are zeros from then on; None where no loss is taken."""
 
 
 class StoredPiece(ValueObject, frozen=True):
@@ -41,8 +41,8 @@ class StoredPiece(ValueObject, frozen=True):
 
 
 class BlockChanges(ValueObject, frozen=True):
-    """Which blocks changed since a moment; None when that is not known, so that any may have. `mark` is the moment of
-    the answer, for the next question, "" when nobody notes what changes."""
+    """The blocks that changed since a moment; None when that is not known, so that any may have. `mark` is the moment
+    of the answer, for the next question, "" when nobody notes what changes."""
 
     mark: str
     spans: tuple[BlockRange, ...] | None
@@ -58,7 +58,7 @@ class MovedFile(ValueObject, frozen=True):
 
     @property
     def said(self) -> str:
-        """What it is, for people."""
+        """The name of the file, for people."""
         if self.memory:
             return f"memory of machine {self.id}"
         return f"root filesystem of machine {self.id}" if self.layer else f"volume {self.id}"
@@ -74,7 +74,7 @@ def draft_of(move: str, file: MovedFile) -> str:
 
 
 class FilePlace(ValueObject, frozen=True):
-    """Where a file is, and where it is mounted while it is."""
+    """The place of a file, and the place where it is mounted while it is."""
 
     file: Path
     mounted: Path
@@ -85,47 +85,50 @@ class MovedFiles(Protocol):
     read, `NotFound` for what is not there. A `draft` has a name by `draft_of`."""
 
     async def size_bytes(self, file: MovedFile) -> int | None:
-        """None when it is not there. Raises `NotServed` for a kept layer that is no file."""
+        """The size of the file in bytes; None when it is not there. Raises `NotServed` for a kept layer that is no
+        file."""
 
     def path(self, file: MovedFile) -> str:
-        """Where it is, or is to be."""
+        """The path at which the file is, or is to be."""
 
     async def stored_bytes(self, file: MovedFile) -> int:
-        """What the file takes of the disk."""
+        """The bytes that the file takes of the disk."""
 
     async def flush(self, file: MovedFile) -> None:
-        """What was written to the file is on disk. Raises `Unavailable` while its file system is in use still."""
+        """Brings what was written to the file to the disk. Raises `Unavailable` while its file system is in use
+        still."""
 
     async def piece(self, file: MovedFile, offset: int, count: int, lost: Lost = None) -> StoredPiece | None:
         """The first stored bytes from `offset` on, `count` at most; None when there are no more."""
 
     async def trim(self, file: MovedFile, start: int) -> int | None:
-        """What was deleted in some GiB of its mounted file system takes no room any more; where to go on."""
+        """Frees what was deleted in some GiB of the file's mounted file system, from `start` on, so that it takes no
+        room any more; returns where to go on."""
 
     async def settle(self, file: MovedFile) -> None:
-        """What was written to its mounted file system is in its file."""
+        """Brings what was written to the file's mounted file system into the file."""
 
     async def watch(self, file: MovedFile, name: str) -> None:
-        """From now on note which blocks change, where the host can; `name` is of this watch alone."""
+        """Notes from now on which blocks change, where the host can; `name` is of this watch alone."""
 
     async def changed(self, file: MovedFile, since: str) -> BlockChanges:
         """Since the mark of an earlier answer. A watch that missed something is begun anew, without earlier marks."""
 
     async def keep_watch(self, file: MovedFile) -> None:
-        """What changed until now is noted: the kernel remembers little, so this is to be called often while a file is
+        """Notes what changed until now: the kernel remembers little, so this is to be called often while a file is
         watched."""
 
     async def unwatch(self, file: MovedFile) -> None:
         """Note nothing any more."""
 
     async def end_watches(self, open: Collection[str]) -> None:
-        """Those of files of other ids than `open`, also what an earlier daemon left."""
+        """Ends the watches of files of other ids than `open`, also what an earlier daemon left."""
 
     async def digests(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Digests:
-        """Of the first of these blocks, in order."""
+        """The digests of the first of these blocks, in order."""
 
     async def blocks(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Mapping[int, bytes]:
-        """What is in these blocks; those of zeros are left out."""
+        """The bytes of these blocks; those of zeros are left out."""
 
     async def begin(self, draft: str, size_bytes: int, upto: int) -> None:
         """Have a draft of this size that has nothing beyond `upto`."""
@@ -133,12 +136,12 @@ class MovedFiles(Protocol):
     async def write(self, draft: str, piece: StoredPiece) -> None: ...
 
     async def sync(self, draft: str) -> None:
-        """What was written is on disk."""
+        """Brings what was written to the draft to the disk."""
 
     async def digests_of_draft(self, draft: str, spans: Sequence[BlockRange]) -> Digests: ...
 
     async def overwrite(self, draft: str, spans: Sequence[BlockRange], blocks: Mapping[int, bytes]) -> None:
-        """In the draft these blocks are so, and zeros where there is none."""
+        """Writes these blocks of the draft, and zeros where there is none."""
 
     async def adopt(self, draft: str, file: MovedFile) -> None:
         """The draft is this file from now on."""
@@ -160,7 +163,7 @@ class MovedFiles(Protocol):
 
 
 class Tracker(Protocol):
-    """What tells the blocks of one file that change, see `ChangedBlocks`."""
+    """The one that tells the blocks of one file that change, see `ChangedBlocks`."""
 
     def since(self, mark: int) -> tuple[int, tuple[BlockRange, ...]] | None: ...
     def empty(self) -> bool: ...

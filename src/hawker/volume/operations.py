@@ -95,10 +95,11 @@ def check_retention(days: int) -> None:
 
 
 REST_S = 5.0
-"""How long a detachment waits for what is under way at the machine: one that has just stopped is tidied up."""
+"""The seconds that a detachment waits for what is under way at the machine: a machine that has just stopped is tidied
+up."""
 
 MAX_VOLUMES = 1000
-"""Of one app, with those that are to be destroyed."""
+"""The most volumes of one app, with those that are to be destroyed."""
 
 R = TypeVar("R")
 
@@ -126,7 +127,7 @@ class Volumes:
 
     @property
     def disks(self) -> Disks:
-        """Raises `NotServed` on a node without volumes."""
+        """The node's disks. Raises `NotServed` on a node without volumes."""
         if self._disks is None:
             raise NotServed("this node has no volumes: its driver runs machines in the host's own file system")
         return self._disks
@@ -185,7 +186,8 @@ class Volumes:
         return await self._commit(VOLUME_EXTEND, apply)
 
     async def update(self, app: AppName, volume_id: str, change: UpdateVolumeRequest) -> VolumeRecord:
-        """Raises `MoveUnderWay` when what is lost of it is to be accepted while it moves."""
+        """Changes a volume's settings. Raises `MoveUnderWay` when what is lost of it is to be accepted while it
+        moves."""
         days, kept = change.snapshot_retention, change.auto_backup_enabled
 
         def apply(tx: Tx) -> VolumeRecord:
@@ -215,7 +217,7 @@ class Volumes:
         return await self._store.write(apply)
 
     async def destroy(self, volume_id: VolumeId) -> None:
-        """For good, of one that was let go of. Raises `NotFound`, `WrongState` for any other."""
+        """Destroys a volume for good that was let go of. Raises `NotFound`, `WrongState` for any other."""
 
         def apply(tx: Tx) -> None:
             record = self._volume_table.get(tx, volume_id)
@@ -227,8 +229,8 @@ class Volumes:
         await self._commit(VOLUME_DESTROY, apply)
 
     async def detach(self, app: AppName, volume_id: str, may: Callable[[Tx, MachineRecord], None]) -> VolumeRecord:
-        """From its stopped machine, which takes it back when it starts, if it is free then. One that is free is no
-        change. `may` refuses in the machine's name, or notes it. Raises `WrongState`."""
+        """Detaches a volume from its stopped machine, which takes it back when it starts, if it is free then. A free
+        volume is no change. `may` refuses in the machine's name, or notes it. Raises `WrongState`."""
 
         has = self._volume_table.find(self._store, app, volume_id).machine
         if has is not None:
@@ -251,8 +253,8 @@ class Volumes:
         return await self._store.write(apply)
 
     async def move(self, app: AppName, volume_id: str, to: AppName) -> VolumeRecord:
-        """With its snapshots, to another app of the organization. Raises `NotFound`, `WrongState` while a machine has
-        it, `QuotaExceeded`, `Unprocessable`."""
+        """Moves a volume with its snapshots to another app of the organization. Raises `NotFound`, `WrongState` while a
+        machine has it, `QuotaExceeded`, `Unprocessable`."""
 
         def apply(tx: Tx) -> VolumeRecord:
             record = self._changeable(tx, app, volume_id)
@@ -342,8 +344,8 @@ class SoftDeletes:
         self._volumes = volumes
 
     async def undelete(self, app: AppName, volume_id: str) -> VolumeRecord:
-        """What an interrupted run has left smaller than promised, the reconciler extends. Raises `WrongState` when it
-        was not deleted; one that is gone is `NotFound`."""
+        """Takes a deletion back. What an interrupted run has left smaller than promised, the reconciler extends. Raises
+        `WrongState` when the volume was not deleted; one that is gone is `NotFound`."""
 
         def apply(tx: Tx) -> VolumeRecord:
             record = self._volume_table.find(tx, app, volume_id)

@@ -35,7 +35,7 @@ from hawker.volume.snapshots import Snapshots, refuse_held
 
 
 class VolumeOrigin(ValueObject, frozen=True, kw_only=True):
-    """What a new volume is made from. `what` names it, `size_gb` is the least that it needs."""
+    """The origin of a new volume. `what` names it, `size_gb` is the least that it needs."""
 
     what: str
     size_gb: int

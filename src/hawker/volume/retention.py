@@ -13,8 +13,9 @@ SMALLEST_LEAP_S = 5.0  # NTP's own corrections are smaller, and so is what a bus
 
 
 def backup_due(created_at: float, last: float | None, now: float) -> bool:
-    """Once in each day of the volume's life, counted from its creation. `last` is when the last one was begun. A day
-    without a daemon is not made up for more than once; a clock that was set back costs one too many, never a day."""
+    """Whether a backup is due: one in each day of the volume's life, counted from its creation. `last` is when the last
+    one was begun. A day without a daemon is not made up for more than once; a clock that was set back costs one too
+    many, never a day."""
     return _day(created_at, now) != _day(created_at, created_at if last is None else last)
 
 
@@ -27,15 +28,16 @@ def kept_until(taken_at: float, retention_days: int) -> float:
 
 
 class Leaps:
-    """How far the wall clock was set, seen by the one that nobody can set. One that is set while no daemon runs is
-    believed."""
+    """The leaps of the wall clock when it is set, seen by the monotonic clock, which nobody can set. A wall clock that
+    is set while no daemon runs is believed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._offset = clock.now() - clock.monotonic()
 
     def since_last_look(self) -> float:
-        """In seconds, forwards if positive; 0 when it was not set. A host that slept counts as one that leapt."""
+        """The seconds by which the wall clock was set since the last look, forwards if positive; 0 when it was not set.
+        A host that slept counts as one that leapt."""
         offset = self._clock.now() - self._clock.monotonic()
         leap = offset - self._offset
         if abs(leap) < SMALLEST_LEAP_S:

@@ -48,7 +48,7 @@ _HELD = frozenset({State.SUSPENDING, State.SUSPENDED})
 
 
 def refuse_held(reader: Reader, features: Features, volume_id: VolumeId) -> None:
-    """Raises `WrongState`."""
+    """Checks that no suspended machine of a guest kernel has the volume. Raises `WrongState`."""
     volume = reader.get(VOLUMES, volume_id)
     machine = None if volume is None or volume.machine is None else reader.get(MACHINES, volume.machine)
     if features.disks and machine is not None and machine.state in _HELD:
@@ -84,7 +84,7 @@ class Snapshots:
         self._quotas = quotas
 
     def of_volume(self, reader: Reader, volume_id: VolumeId) -> list[SnapshotRecord]:
-        """Newest first."""
+        """The snapshots of a volume, newest first."""
         keys = [key.id for _, key in reader.scan(SNAPSHOTS_BY_VOLUME, f"{volume_id}/")]
         records = [record for key in keys if (record := reader.get(SNAPSHOTS, key)) is not None]
         return sorted(records, key=lambda record: (record.created_at, record.id), reverse=True)
@@ -177,7 +177,7 @@ class Snapshots:
 
     @property
     def copies(self) -> Copies:
-        """Raises `NotServed` on a node without volumes."""
+        """The node's copies of volumes. Raises `NotServed` on a node without volumes."""
         if self._copies is None:
             raise NotServed("this node has no volumes: its driver runs machines in the host's own file system")
         return self._copies

@@ -62,7 +62,7 @@ class VolumeTable:
             last = keys[-1][0]
 
     def count(self, reader: Reader, app: AppName) -> int:
-        """Those that an app has, without those that are to be destroyed."""
+        """The number of volumes that an app has, without those that are to be destroyed."""
         return sum(record.state not in GOING for record in self.of_app(reader, app))
 
     def insert(self, tx: Tx, record: VolumeRecord) -> None:
@@ -77,8 +77,8 @@ class VolumeTable:
         return changed
 
     def let_go(self, tx: Tx, record: VolumeRecord) -> VolumeRecord:
-        """It can be undeleted until `destroy_at`, and holds its room until then. Raises `WrongState` while a machine
-        has it."""
+        """Lets a volume go: it can be undeleted until `destroy_at`, and holds its room until then. Raises `WrongState`
+        while a machine has it."""
         if record.machine is not None:
             raise WrongState(
                 f"volume {record.id} is attached to machine {record.machine}: stop that machine and detach the volume,"
@@ -88,14 +88,14 @@ class VolumeTable:
         return self.change(tx, record, state=VolumeState.PENDING_DESTROY, destroy_at=destroy_at)
 
     def accept_damage(self, tx: Tx, record: VolumeRecord) -> VolumeRecord:
-        """It may be used, with what is left of it."""
+        """Accepts a volume's damage: it may be used, with what is left of it."""
         if record.damage is None:
             return record
         accepted = msgspec.structs.replace(record.damage, accepted_at=self._clock.now())
         return self.change(tx, record, damage=accepted)
 
     def leave(self, tx: Tx, record: VolumeRecord) -> None:
-        """It is on its way to another app, in the same transaction: no app has it."""
+        """Takes the volume from its app. It is on its way to another app, in the same transaction: no app has it."""
         tx.delete(VOLUMES, record.id)
         tx.delete(VOLUMES_BY_APP, f"{record.app}/{record.id}")
 

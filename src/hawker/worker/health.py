@@ -37,9 +37,9 @@ Say = Callable[[AppName, KeptLine], None]
 
 
 class Probe(ValueObject, frozen=True):
-    """A question to a port of a machine, in the share of its app and machine. `path` None is a plain TCP connection. Where the machine
-    has an IPv4 address, it is tried first: apps are told to listen on 0.0.0.0, and one that does is reached by no
-    address of IPv6."""
+    """A question to a port of a machine, in the share of its app and machine. `path` None is a plain TCP connection.
+    Where the machine has an IPv4 address, it is tried first: apps are told to listen on 0.0.0.0, and an app that does
+    is reached by no address of IPv6."""
 
     host: str
     """The address at which its host reaches the machine, an IPv6 one for a machine with a network of its own."""

@@ -24,9 +24,9 @@ class CatalogEndpoint(ValueObject, frozen=True, eq=False):
     at once, any more are turned away. Those that last are ended when the server stops."""
 
     method: str
-    """In capitals, as HTTP writes it."""
+    """The method in capitals, as HTTP writes it."""
     path: str
-    """Begins with `/`."""
+    """The path; it begins with `/`."""
     answer: Callable[[Exchange, str], Awaitable[None]]
     most: int = 128
     rest: bool = False
@@ -60,7 +60,7 @@ class CatalogApp:
             scope.cancel()
 
     async def idle(self) -> None:
-        """Until nothing is being answered."""
+        """Waits until nothing is being answered."""
         while self._answering:
             self._ended = anyio.Event()
             await self._ended.wait()
@@ -145,7 +145,7 @@ class CatalogApp:
 
 
 def plain(error: HawkerError) -> str:
-    """Without the word that the rest of Hawker puts before it."""
+    """The text of an error without the word that the rest of Hawker puts before it."""
     return str(error).removeprefix(f"{error.prefix}: ")
 
 

@@ -78,7 +78,8 @@ class HealthEndpoints:
 
 
 def is_well(vitals: Vitals, query: Mapping[str, str]) -> bool:
-    """By the bounds that the caller gives. Lag counts only together with a queue, when a bound for that is given."""
+    """Whether replication is well by the bounds that the caller gives. Lag counts only together with a queue, when a
+    bound for that is given."""
     gaps, most_lag = number(query, "gaps"), decimal(query, "p99_lag")
     most_queued, queued = number(query, "max_queue"), number(query, "queue_size")
     if gaps is not None and vitals.gaps > gaps:

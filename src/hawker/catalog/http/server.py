@@ -89,7 +89,8 @@ class Connections:
         return asyncio.StreamReaderProtocol(reader, self._serve, loop=self._loop)
 
     async def stop(self) -> None:
-        """Nobody is asked anything more; what is being answered gets a moment, which the caller bounds."""
+        """Stops the server: nobody is asked anything more; what is being answered gets a moment, which the caller
+        bounds."""
         await self._context.terminated.set()
         for protocol in list(self.state.connections):
             protocol.shutdown()

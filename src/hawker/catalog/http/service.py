@@ -16,13 +16,13 @@ class CatalogWriter(Protocol):
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
-    """How replication does: versions that are known to be missing, members alive, the 99th percentile of how old what
-    comes is (None before anything came), what waits to be applied."""
+    """The state of replication: versions that are known to be missing, members alive, the 99th percentile of how old
+    what comes is (None before anything came), what waits to be applied."""
 
     gaps: int
     """Versions, 0 or more; 0 at rest."""
     members: int
-    """With this node, 1 or more."""
+    """The number of members alive with this node, 1 or more."""
     p99_lag: float | None
     """Seconds, 0 or more."""
     queue_size: int
@@ -39,9 +39,10 @@ class Migrations(Protocol):
 
 
 class CatalogAccess(ValueObject, frozen=True, kw_only=True):
-    """Who may call, and under which name. None lets everybody, and any name."""
+    """The access to the catalog: the token that a caller must show, and the name under which it must call. None lets
+    everybody call, and under any name."""
 
     token: str | None = None
-    """What a call must show as its bearer token."""
+    """The bearer token that a call must show."""
     endpoint: str | None = None
     """The name that a call must ask for, where it asks for one by a header."""

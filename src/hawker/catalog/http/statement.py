@@ -20,7 +20,7 @@ class NotJson(Exception):
 
 
 class WrongShape(Exception):
-    """It is JSON, and no statement."""
+    """The body is JSON, and no statement."""
 
 
 class _Verbose(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ FORMS = "a statement is a text, [text, [parameters]], [text, {parameters}] or {q
 
 
 def statement_of(body: bytes) -> Statement:
-    """Raises `NotJson` or `WrongShape`."""
+    """The statement of a body. Raises `NotJson` or `WrongShape`."""
     with _judged():
         return _statement(bytes(_raw.decode(body)).strip())
 

@@ -117,7 +117,7 @@ class Live:
         return found
 
     async def updates(self, name: str) -> TableUpdates:
-        """Raises `BadRequest` when there is no such table."""
+        """The updates of the table of this name. Raises `BadRequest` when there is no such table."""
         known = self._updates.get(name.lower())
         if known is None or known.feed.closed:
             schema = await in_thread(Pool.QUERIES, read_schema, self._file)

@@ -93,7 +93,7 @@ class QueryPlan(ValueObject, frozen=True):
 
 
 def plan_of(reader: ReadConnection, statement: Statement, schema: LiveSchema) -> QueryPlan:
-    """Raises `BadRequest` for what cannot be live."""
+    """The plan of a live query. Raises `BadRequest` for what cannot be live."""
     look = reader.look(statement)
     read = {name for name in look.reads if name.lower() not in schema.views}
     tables = []
@@ -136,8 +136,8 @@ class Evaluation:
             self.cache.fill(self._all(reader))
 
     def again(self, changed: Changed | None) -> list[RowChange]:
-        """What became of the answer since; `changed` None means that anything may have changed. Raises
-        `DeadlineExceeded`, `BadRequest` or `Fault` when it cannot be asked any more."""
+        """The changes of the answer since it was last asked; `changed` None means that anything may have changed.
+        Raises `DeadlineExceeded`, `BadRequest` or `Fault` when it cannot be asked any more."""
         tree = self.plan.tree
         with self._reading(AGAIN_S) as reader:
             if tree is None or changed is None:

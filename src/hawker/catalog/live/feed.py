@@ -98,7 +98,7 @@ class Feed:
             self._wake()
 
     def end(self, last: FeedEvent | None) -> None:
-        """Nothing comes after `last`; without one, listeners are just let go."""
+        """Ends the feed. Nothing comes after `last`; without one, listeners are just let go."""
         self._ended, self._closed = last, True
         self._wake()
 
@@ -112,7 +112,7 @@ class Feed:
 
     @contextmanager
     def listener(self) -> Iterator[None]:
-        """For as long as somebody listens."""
+        """Counts a listener for as long as somebody listens."""
         self._listeners += 1
         self.idle_since = None
         try:

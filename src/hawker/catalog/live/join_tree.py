@@ -47,9 +47,9 @@ class SqlToken(ValueObject, frozen=True):
     kind: SqlTokenKind
     text: str
     start: int
-    """Where it begins in the text, in characters from 0."""
+    """The place where the token begins in the text, in characters from 0."""
     end: int
-    """Where the next one may begin."""
+    """The place where the next token may begin."""
     depth: int
 
     @property
@@ -100,7 +100,7 @@ class TableInfo(ValueObject, frozen=True):
     """A table of the schema: its name, its columns, and those of its primary key in order."""
 
     name: str
-    """As it was declared."""
+    """The name of the table as it was declared."""
     columns: tuple[str, ...]
     """Their names, in the order of the table."""
     key: tuple[str, ...]
@@ -113,13 +113,13 @@ class JoinSource(ValueObject, frozen=True):
 
     table: TableInfo
     alias: str
-    """By which the query names it; the table's own name where it gives none."""
+    """The name by which the query names the table; the table's own name where it gives none."""
     start: int
     end: int
     join: int
     until: int
     left: bool
-    """It is joined by LEFT JOIN: rows of the others stay without it."""
+    """The table is joined by LEFT JOIN: rows of the others stay without it."""
 
     def keys(self) -> str:
         return ", ".join(f"{quoted(self.alias)}.{quoted(column)}" for column in self.table.key)
@@ -145,7 +145,7 @@ class JoinTree(ValueObject, frozen=True):
         return f"{self.sql[: self.list_end]}, {self._keys()} {self.sql[self.list_end :]}"
 
     def of_roots(self, count: int) -> str:
-        """The same for so many roots."""
+        """The statement of the tree for `count` roots."""
         root = self.sources[0]
         head = f"{self.sql[: self.list_end]}, {self._keys()} {self.sql[self.list_end : root.start]}"
         return f"{head}{root.narrowed(count)}{self.sql[root.end :]}"

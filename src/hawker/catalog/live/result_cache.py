@@ -48,15 +48,15 @@ def pack(values: Sequence[object]) -> bytes:
 
 
 class CachedQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file is of: the statement with its parameters written out, the names of its columns, and of how many
-    tables its rows have keys."""
+    """The query that the file is of: the statement with its parameters written out, the names of its columns, and of
+    how many tables its rows have keys."""
 
     sql: str
-    """What another statement must be, letter by letter, to use the file."""
+    """The SQL that another statement must be, letter by letter, to use the file."""
     columns: tuple[str, ...]
-    """In the order of the answer."""
+    """The names of the columns, in the order of the answer."""
     sources: int
-    """0 where the query is asked as a whole."""
+    """The number of tables of which the rows have keys; 0 where the query is asked as a whole."""
 
 
 class FreshRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ class ResultCache:
         return self._floor
 
     def note(self, about: CachedQuery, *, completed: bool) -> None:
-        """Who this is; `completed` says that nothing is missing from now on."""
+        """Writes which query the file is of; `completed` says that nothing is missing from now on."""
         put = "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = ?2"
         with self._db:
             self._db.execute(put, ("about", msgspec.json.encode(about)))
@@ -232,7 +232,7 @@ _READ = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
 def completed_query(file: Path) -> CachedQuery | None:
-    """What a file of an earlier process is of; None when it was not closed well, or is none of ours."""
+    """The query of a file of an earlier process; None when it was not closed well, or is none of ours."""
     try:
         db = apsw.Connection(f"file:{quote(str(file))}?mode=ro", flags=_READ)
         try:

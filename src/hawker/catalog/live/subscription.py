@@ -31,7 +31,7 @@ _ROWS = 500
 
 class AnswerColumns(ValueObject, frozen=True):
     names: tuple[str, ...]
-    """In the order of the answer; sent once, before all rows."""
+    """The names of the columns in the order of the answer; sent once, before all rows."""
 
 
 class AnswerRows(ValueObject, frozen=True):
@@ -41,7 +41,7 @@ class AnswerRows(ValueObject, frozen=True):
 
 
 class AnswerEnd(ValueObject, frozen=True):
-    """Of those rows; `change` is the last one that they have in them."""
+    """The end of the first rows of an answer; `change` is the last change that they have in them."""
 
     change: int
 
@@ -110,9 +110,9 @@ class Subscription:
     async def hear(
         self, *, after: int | None = None, skip_rows: bool = False
     ) -> AsyncGenerator[SubscriptionEvent, None]:
-        """Once this returns, no later change is missed. `after` None or 0 begins with the answer as it is, unless that
-        is skipped; else with the change after it. The items raise `Gone` before the first one, and `Lagged` when the
-        caller was too slow."""
+        """The events of the subscription. Once this returns, no later change is missed. `after` None or 0 begins with
+        the answer as it is, unless that is skipped; else with the change after it. The items raise `Gone` before the
+        first one, and `Lagged` when the caller was too slow."""
         try:
             snapshot = await in_thread(Pool.QUERIES, ResultSnapshot, self.file)
         except apsw.Error as error:
@@ -183,7 +183,7 @@ def hash_of(sql: str) -> str:
 
 
 def text_of(error: BadRequest | DeadlineExceeded | Fault) -> str:
-    """Without the word that the rest of Hawker puts before it."""
+    """The text of an error without the word that the rest of Hawker puts before it."""
     return str(error).removeprefix(f"{error.prefix}: ")
 
 
@@ -244,7 +244,7 @@ class TableUpdates:
         self._one = f"({', '.join('?' * len(table.key))})"
 
     def look(self, keys: Collection[Key]) -> list[FeedEvent]:
-        """Blocks."""
+        """The events of the rows with these keys, as they are now. Blocks."""
         there: set[Key] = set()
         left = iter(keys)
         with self._pool.one() as reader:
