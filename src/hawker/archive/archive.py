@@ -54,7 +54,7 @@ class Archive:
         return self._place.name
 
     async def check(self) -> None:
-        """Raises `Refused` or `Unavailable` when histories cannot be sent."""
+        """Checks that histories can be sent. Raises `Refused` or `Unavailable` when histories cannot be sent."""
         await self._place.check()
 
     async def write(self, history: History) -> int:
@@ -86,7 +86,8 @@ class Archive:
         inside("discarded")
 
     async def read(self, machine_id: str) -> History | None:
-        """None when it is not in the archive. Raises `ArchiveDamaged` when what is there is not its history."""
+        """The history of a machine; None when it is not in the archive. Raises `ArchiveDamaged` when what is there is
+        not its history."""
         key = key_of(machine_id)
         with anyio.move_on_after(READ_WITHIN_S):
             async with self._readers, self._room() as room:

@@ -32,23 +32,25 @@ class ArchiveBackend(Protocol):
         """Durable when it returns."""
 
     async def put_new(self, key: str, file: Path) -> bool:
-        """As `put`, but what is there stays: false then. Of several writers at once, one succeeds."""
+        """Writes a file as `put` does, but what is there stays: false then. Of several writers at once, one
+        succeeds."""
 
     async def names(self, prefix: str, most: int) -> list[str]:
         """Keys that begin with `prefix`, a folder with its slash, in order. Raises `ArchiveDamaged` for more than
         `most`."""
 
     async def size(self, key: str) -> int | None:
-        """How many bytes are there under this key; None for no such key."""
+        """The number of bytes that are there under this key; None for no such key."""
 
     async def get(self, key: str, target: Path, most_bytes: int) -> bool:
         """Write `target` anew; false when there is no such key. Raises `ArchiveDamaged` for more than `most_bytes`."""
 
     async def remove(self, key: str) -> None:
-        """What is not there is gone."""
+        """Removes what is under this key. What is not there is gone."""
 
     async def remove_drafts(self, before: float) -> int:
-        """What writers that were killed have left, and nobody has written to since then, in Unix seconds: how many."""
+        """Removes what writers that were killed have left, and nobody has written to since then, in Unix seconds.
+        Returns how many."""
 
 
 def open_backend(

@@ -10,9 +10,9 @@ class ArchiveBucket(ValueObject, frozen=True):
     """`endpoint` is the URL of a service that is not AWS's; `region` None for what the environment says."""
 
     name: str
-    """Of the bucket, as the service knows it."""
+    """The name of the bucket, as the service knows it."""
     prefix: str
-    """Of every key, without slashes around it; empty for the whole bucket."""
+    """The prefix of every key, without slashes around it; empty for the whole bucket."""
     endpoint: str | None = None
     region: str | None = None
 

@@ -14,7 +14,7 @@ class ArchiveRefused(Fault):
 
 
 class ArchiveDamaged(Fault):
-    """What was read is not an intact archive."""
+    """The bytes that were read are not an intact archive."""
 
 
 def of_os(name: str, error: OSError) -> HawkerError:

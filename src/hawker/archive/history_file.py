@@ -31,7 +31,7 @@ class MachineRow(msgspec.Struct, frozen=True, kw_only=True):
     app: str
     """The name of the app that had the machine."""
     name: str
-    """What its owner called it."""
+    """The name that its owner gave the machine."""
     node: str
     region: str
     state: str
@@ -40,7 +40,7 @@ class MachineRow(msgspec.Struct, frozen=True, kw_only=True):
     image: str
     """The reference as the order gave it."""
     image_digest: str
-    """Of the manifest that the reference meant for this platform: `sha256:` and 64 hex digits."""
+    """The digest of the manifest that the reference meant for this platform: `sha256:` and 64 hex digits."""
     private_ip: str
     created_at: Moment
     updated_at: Moment
@@ -50,7 +50,7 @@ class MachineRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VersionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of the config."""
+    """One version of a machine's config."""
 
     version: str
     """A ULID: later versions have higher ones."""
@@ -58,23 +58,23 @@ class VersionRow(msgspec.Struct, frozen=True, kw_only=True):
     image: str
     """The reference in this version's config."""
     image_digest: str
-    """Of the manifest that it meant when the version was made."""
+    """The digest of the manifest that the image's reference meant when the version was made."""
     config_json: str
     """The config, as the API has it."""
 
 
 class EventRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened. `request_json` is its `request` as the API has it."""
+    """One event of the machine. `request_json` is its `request` as the API has it."""
 
     id: str
     """Unique within the machine."""
     at: Moment
     type: str
-    """What happened: `launch`, `start`, `exit` and so on, as the API has it."""
+    """The kind of the event: `launch`, `start`, `exit` and so on, as the API has it."""
     status: str
-    """What came of it: `created`, `started`, `renamed` and so on, as the API has it."""
+    """The result of the event: `created`, `started`, `renamed` and so on, as the API has it."""
     source: str
-    """Who did it, by the API's word: `user` or `flyd`."""
+    """The one that caused the event, by the API's word: `user` or `flyd`."""
     request_json: str | None
 
 
@@ -95,9 +95,9 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
     parent: str | None
     input_json: str | None
-    """What the operation was asked to do; None where nothing readable was kept."""
+    """The input that the operation was given; None where nothing readable was kept."""
     result_json: str | None
-    """What it came to; None before its end and for operations without one."""
+    """The result of the operation; None before its end and for operations without one."""
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,17 +110,17 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     """Its name in the flow."""
     attempt: int
     outcome: str
-    """How the attempt ended: `done`, `retry`, `failed`, `handed_off`, `undone` or `undo_failed`."""
+    """The end of the attempt: `done`, `retry`, `failed`, `handed_off`, `undone` or `undo_failed`."""
     started_at: Moment
     ended_at: Moment
     error: str | None
-    """What a person reads about a failure; None after success."""
+    """The text that a person reads about a failure; None after success."""
     result_json: str | None
-    """What the attempt left for the steps after it; None where that is nothing."""
+    """The result that the attempt left for the steps after it; None where that is nothing."""
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything oldest first."""
+    """The history of one machine, everything oldest first."""
 
     machine: MachineRow
     versions: tuple[VersionRow, ...] = ()
@@ -202,7 +202,7 @@ class ArchiveTable(ValueObject, frozen=True):
     """A table's columns are the fields of its rows' type; `order` is how they are read."""
 
     name: str
-    """In the SQLite file."""
+    """The name of the table in the SQLite file."""
     sql: str
     """The whole `CREATE TABLE`: a file with another text here is refused as damaged."""
     row: type[msgspec.Struct]
@@ -245,7 +245,8 @@ def _fill(connection: apsw.Connection, history: History) -> None:
 
 
 def read(path: Path) -> History:
-    """Raises `ArchiveDamaged` for anything but a sound file of ours that this version knows."""
+    """The history that a file has. Raises `ArchiveDamaged` for anything but a sound file of ours that this version
+    knows."""
     try:
         with closing(_opened(path)) as connection:
             _check(connection)

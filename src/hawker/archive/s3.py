@@ -27,7 +27,7 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.value_object import ValueObject
 
 SMALL_BYTES = 1 << 20
-"""What is sent in one go with a question: more may need longer."""
+"""The most bytes that are sent in one go with a question: more may need longer."""
 
 _TRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}  # within one call; what calls has its own
 _CHUNK = 1 << 20
@@ -56,12 +56,12 @@ class S3Keys:
 
 
 class S3Waits(ValueObject, frozen=True, kw_only=True):
-    """How long is waited, in seconds, above 0: for a connection, for an answer or the next piece of one, and for the
-    whole of something large. A service that is silent is given up after `silence_s`, one to which something large is
-    sent after `whole_s`; whoever calls has tries of its own."""
+    """The waits in seconds, above 0: for a connection, for an answer or the next piece of one, and for the whole of
+    something large. A service that is silent is given up after `silence_s`, one to which something large is sent after
+    `whole_s`; whoever calls has tries of its own."""
 
     connect_s: float = 5.0
-    """Until a connection stands, its TLS counted."""
+    """The seconds until a connection stands, its TLS counted."""
     silence_s: float = 60.0
     whole_s: float = 300.0
 
@@ -75,7 +75,8 @@ class _Talk(Enum):
 
 
 def find_keys(environ: Mapping[str, str]) -> S3Keys | None:
-    """Raises `ArchiveRefused` for files that cannot be read and for a profile that was named and is not there."""
+    """The keys for S3 that the environment or its files have. Raises `ArchiveRefused` for files that cannot be read and
+    for a profile that was named and is not there."""
     if environ.get("AWS_ACCESS_KEY_ID") and environ.get("AWS_SECRET_ACCESS_KEY"):
         return S3Keys(
             environ["AWS_ACCESS_KEY_ID"], environ["AWS_SECRET_ACCESS_KEY"], environ.get("AWS_SESSION_TOKEN") or None
@@ -165,7 +166,8 @@ class S3Backend:
                 return None
 
     async def get(self, key: str, target: Path, most_bytes: int) -> bool:
-        """Raises `ArchiveDamaged` for more than `most_bytes`, `ArchiveRefused`, `Unavailable`."""
+        """Reads an object into `target`. Raises `ArchiveDamaged` for more than `most_bytes`, `ArchiveRefused`,
+        `Unavailable`."""
         async with self._talking(_Talk.READ) as client:
             try:
                 answer = await obstore.get_async(client, key)

@@ -14,7 +14,7 @@ from hawker.value_object import ValueObject
 
 PARTS = 256
 CLOCKS_S = 600.0
-"""How far the clocks of two hosts may differ."""
+"""The seconds by which the clocks of two hosts may differ."""
 
 FRESH_S = 30 * DAY_S
 """A backup that was not verified for so long is shown as such."""
@@ -23,8 +23,8 @@ _TICK_S = 0.001
 
 
 class BackupCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one backup, in Unix seconds. `listed_at`: whoever listed backups then, found it. All of it was read at
-    `verified_at` or later, and was whole; it was restored and compared at `restored_at`; `damage` was found at
+    """The checks of one backup, in Unix seconds. `listed_at`: whoever listed backups then, found it. All of it was read
+    at `verified_at` or later, and was whole; it was restored and compared at `restored_at`; `damage` was found at
     `damaged_at`."""
 
     listed_at: float | None = None
@@ -54,15 +54,15 @@ class BackupChecks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackupShareReport(ValueObject, frozen=True, kw_only=True):
-    """What was read: of which parts, how many packs, how many bytes. `damaged` are all backups that are known to be,
+    """The report of what was read: how many parts, packs and bytes. `damaged` are all backups that are known to be,
     with what is wrong; `found` those that this look found."""
 
     parts: int
-    """How many of the repository's 256 parts were read, 0 to 256."""
+    """The number of the repository's 256 parts that were read, 0 to 256."""
     packs: int
-    """How many packs in them were read."""
+    """The number of packs in them that were read."""
     read_bytes: int
-    """How many sealed bytes were read."""
+    """The number of sealed bytes that were read."""
     damaged: tuple[tuple[str, str], ...]
     found: tuple[tuple[str, str], ...]
 
@@ -91,7 +91,7 @@ def _later(one: float | None, other: float | None) -> float | None:
 
 
 def believed(checks: BackupChecks, now: float) -> BackupChecks:
-    """Without what is of the future: a clock that went wrong wrote it, and it would hold for years."""
+    """The checks without what is of the future: a clock that went wrong wrote it, and it would hold for years."""
     latest = now + CLOCKS_S
     return BackupChecks(
         parts=tuple(at if at <= latest else 0.0 for at in checks.parts),
@@ -113,14 +113,15 @@ def _believed(check: BackupCheck, latest: float) -> BackupCheck:
 
 
 def next_moment(checks: BackupChecks, now: float) -> float:
-    """For a look that begins `now`: later than that of every look before, whatever the clock was that it went by."""
+    """The moment for a look that begins `now`: later than that of every look before, whatever the clock was that it
+    went by."""
     listed = (check.listed_at or 0.0 for check in checks.backups.values())
     return max(now, max((*checks.parts, *listed)) + _TICK_S)
 
 
 def due_parts(parts: tuple[float, ...], now: float, percent: float) -> list[int]:
-    """Which are to be verified now so that `percent` are on each day: those that wait the longest. What was missed is
-    not made up for."""
+    """The parts that are to be verified now so that `percent` are on each day: those that wait the longest. What was
+    missed is not made up for."""
     a_day = min(PARTS, -(-PARTS * percent // 100))
     today = sum(at > now - DAY_S for at in parts)
     oldest_first = sorted((at, part) for part, at in enumerate(parts) if at <= now - DAY_S)

@@ -51,7 +51,7 @@ class RepositoryConfig(msgspec.Struct, frozen=True, kw_only=True):
     passphrase and `salt`."""
 
     format: int
-    """1. A version that does not know the number refuses the repository."""
+    """The number of the format, 1. A version that does not know the number refuses the repository."""
     salt: bytes
     key: bytes
 
@@ -78,7 +78,7 @@ class PruneMarks(msgspec.Struct, frozen=True, kw_only=True):
     ended last. In Unix seconds."""
 
     since: dict[str, float] = {}
-    """By key; one whose moment is older than the grace is removed by the next prune."""
+    """The moment of each key; a key whose moment is older than the grace is removed by the next prune."""
     at: float = 0.0
 
 
@@ -99,11 +99,11 @@ class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     seconds. `filled` is how many chunks of each segment are no holes, a byte each; of an older version it is empty."""
 
     format: int
-    """1. A manifest of another number is refused."""
+    """The number of the format, 1. A manifest of another number is refused."""
     volume: str
     """The id of the volume that was copied, `vol_` and more."""
     name: str
-    """What its owner called the volume; the volume made of the backup is called so, too."""
+    """The name that its owner gave the volume; the volume made of the backup is called so, too."""
     app: str
     """The name of the app that had the volume."""
     org: str
@@ -124,12 +124,12 @@ class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     filled: bytes = b""
 
     def names(self) -> list[bytes]:
-        """Of the segments."""
+        """The names of the segments."""
         return [self.segments[at : at + NAME_BYTES] for at in range(0, len(self.segments), NAME_BYTES)]
 
 
 def checked(manifest: BackupManifest) -> BackupManifest:
-    """Raises `ArchiveDamaged` for one that contradicts itself or says more than there can be."""
+    """The same manifest. Raises `ArchiveDamaged` for one that contradicts itself or says more than there can be."""
     if manifest.format != FORMAT:
         raise ArchiveDamaged(f"it has format {manifest.format}; this version reads {FORMAT}")
     if not 0 < manifest.size_bytes <= MOST_VOLUME_BYTES:
@@ -155,8 +155,8 @@ def is_backup(name: str) -> bool:
 
 
 def saved_at(name: str) -> float | None:
-    """When it was begun, in Unix seconds, as the name of a backup says, with or without ORG/APP; None for one that says
-    nothing."""
+    """The time at which a backup was begun, in Unix seconds, as its name says, with or without ORG/APP; None for a name
+    that says nothing."""
     try:
         begun = datetime.strptime(name.rpartition("/")[2].partition("-")[0], "%Y%m%dT%H%M%SZ")
     except ValueError:
@@ -165,7 +165,7 @@ def saved_at(name: str) -> float | None:
 
 
 def decoded(data: bytes, kind: type[S]) -> S:
-    """Raises `ArchiveDamaged`."""
+    """The value that `data` is. Raises `ArchiveDamaged`."""
     try:
         return msgspec.msgpack.decode(data, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -173,7 +173,7 @@ def decoded(data: bytes, kind: type[S]) -> S:
 
 
 class RepositoryKeys:
-    """What names and seals. One repository has one key; the keys for names and for seals are made of it."""
+    """The keys that name and seal. One repository has one key; the keys for names and for seals are made of it."""
 
     def __init__(self, key: bytes, clock: Clock) -> None:
         self._names = _derived(key, b"names")
@@ -197,7 +197,8 @@ class RepositoryKeys:
         return self._vault.seal(owner, data)
 
     def open(self, owner: str, sealed: bytes) -> bytes:
-        """Raises `ArchiveDamaged` for anything but what was sealed for this owner under this key."""
+        """The bytes that were sealed. Raises `ArchiveDamaged` for anything but what was sealed for this owner under
+        this key."""
         try:
             return self._vault.open(owner, sealed)
         except Fault as error:
@@ -207,7 +208,7 @@ class RepositoryKeys:
         return self.seal(f"chunk {name.hex()}", zstandard.ZstdCompressor(level=_LEVEL).compress(data))
 
     def open_chunk(self, name: bytes, sealed: bytes, length: int) -> bytes:
-        """Raises `ArchiveDamaged` for what is not the `length` bytes of that name."""
+        """The bytes of a chunk. Raises `ArchiveDamaged` for what is not the `length` bytes of that name."""
         packed = self.open(f"chunk {name.hex()}", sealed)
         try:
             if zstandard.get_frame_parameters(packed).content_size != length:
@@ -220,7 +221,7 @@ class RepositoryKeys:
         return data
 
     def check_chunk(self, name: bytes, sealed: bytes) -> None:
-        """Raises `ArchiveDamaged` for what is not of that name, however long it is to be."""
+        """Checks a chunk. Raises `ArchiveDamaged` for what is not of that name, however long it is to be."""
         packed = self.open(f"chunk {name.hex()}", sealed)
         try:
             length = zstandard.get_frame_parameters(packed).content_size
@@ -237,7 +238,7 @@ def config_of(key: bytes, passphrase: bytes, clock: Clock) -> RepositoryConfig:
 
 
 def repository_key(config: RepositoryConfig, passphrase: bytes, clock: Clock) -> bytes:
-    """Raises `ArchiveDamaged` for another format, `Fault` for another passphrase."""
+    """The key of a repository. Raises `ArchiveDamaged` for another format, `Fault` for another passphrase."""
     if config.format != FORMAT or len(config.salt) != _SALT_BYTES:
         raise ArchiveDamaged(
             f"the repository has format {config.format}; this version reads {FORMAT}: use the version that wrote it, or"

@@ -16,7 +16,7 @@ from hawker.value_object import ValueObject
 
 GRACE_S = 7 * 86_400.0
 DRAFTS_KEPT_S = 86_400.0
-"""So long nobody is at one object: what is half written then has no writer any more."""
+"""The seconds that nobody is longer at one object: what is half written then has no writer any more."""
 
 DAILY, WEEKLY = 7, 4
 
@@ -30,7 +30,8 @@ class BackupPruneReport(ValueObject, frozen=True, kw_only=True):
 
 
 def retained(backups: Sequence[str], *, daily: int, weekly: int) -> set[str]:
-    """Of ORG/APP/VOLUME/TIME: of each volume the newest, the last of each of `daily` days, and of `weekly` weeks."""
+    """The backups that are kept, of names ORG/APP/VOLUME/TIME: of each volume the newest, the last of each of `daily`
+    days, and of `weekly` weeks."""
     found, by_volume = set[str](), dict[str, list[str]]()
     for backup in sorted(backups, reverse=True):
         by_volume.setdefault(backup.rpartition("/")[0], []).append(backup)

@@ -40,7 +40,8 @@ _STORED = ("segments/", "packs/")
 _RUNNING, _PRUNING, _MARKS = "running/", "pruning", "marks"
 _VERIFIED, _VERIFYING = "verified/", "verifying"
 BACKUP_LEASE_S = 3600.0
-"""How long a backup counts as under way from when it last said so: one that was killed holds up prunes no longer."""
+"""The seconds for which a backup counts as under way from when it last said so: a backup that was killed holds up
+prunes no longer."""
 
 LONGEST_PRUNE_S = 3600.0
 _SAID_AGAIN_S = 600.0
@@ -83,7 +84,8 @@ class BackupRepository:
         return self._place.name
 
     async def keys(self, *, make: bool = False) -> RepositoryKeys:
-        """With `make`, an empty place becomes a repository. Raises `NotFound` for a place that is none."""
+        """The keys of the repository. With `make`, an empty place becomes a repository. Raises `NotFound` for a place
+        that is none."""
         async with self._opening:
             if self._keys is None:
                 self._keys = await self._open(make)
@@ -140,8 +142,8 @@ class BackupRepository:
         return msgspec.msgpack.encode(made)
 
     async def put_key(self, config: bytes) -> None:
-        """Raises `ArchiveRefused` for what is no key, where there is a key already, or when the passphrase does not
-        open this one, or when this one does not open the backups that are there."""
+        """Puts back the repository's key. Raises `ArchiveRefused` for what is no key, where there is a key already, or
+        when the passphrase does not open this one, or when this one does not open the backups that are there."""
         try:
             objects.decoded(config, RepositoryConfig)
         except ArchiveDamaged as error:
@@ -162,7 +164,7 @@ class BackupRepository:
         await self._put(_CONFIG, config)
 
     async def change_passphrase(self, passphrase: bytes) -> None:
-        """All at once: whoever reads `config` finds the old or the new one."""
+        """Changes the passphrase all at once: whoever reads `config` finds the old or the new one."""
         await self._replace(_CONFIG, await self.key_under(passphrase))
 
     # Manifests.
@@ -174,7 +176,7 @@ class BackupRepository:
         return [key.removeprefix(_BACKUPS) for key in found]
 
     async def manifest(self, backup: str) -> BackupManifest:
-        """Raises `NotFound`."""
+        """The manifest of a backup. Raises `NotFound`."""
         keys, key = await self.keys(), f"{_BACKUPS}{backup}"
         sealed = await self._get(key, objects.MOST_MANIFEST_BYTES)
         if sealed is None:
@@ -188,7 +190,7 @@ class BackupRepository:
             raise ArchiveDamaged(f"backup {backup} cannot be read: {error}") from error
 
     async def put_manifest(self, backup: str, manifest: BackupManifest) -> None:
-        """From here on it is a backup. One that is there stays."""
+        """Writes the manifest of a backup. From here on it is a backup. One that is there stays."""
         keys, key = await self.keys(make=True), f"{_BACKUPS}{backup}"
         await self._put(key, keys.seal(key, msgspec.msgpack.encode(manifest)))
 
@@ -199,9 +201,9 @@ class BackupRepository:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-        """What is here stays meanwhile, as long as what is given is called again and again: it says that the work goes
-        on, and raises `Unavailable` once that was not said for so long that something may have gone. Raises
-        `Unavailable` while the repository is pruned."""
+        """A context for a backup. What is here stays meanwhile, as long as what is given is called again and again: it
+        says that the work goes on, and raises `Unavailable` once that was not said for so long that something may have
+        gone. Raises `Unavailable` while the repository is pruned."""
         token = self._clock.token_bytes(8).hex()
         async with self._at_work(f"{_RUNNING}{token}", token, BACKUP_LEASE_S) as lease:
             prune = await self._read_at_work(_PRUNING)
@@ -211,8 +213,9 @@ class BackupRepository:
 
     @asynccontextmanager
     async def taken(self, patience_s: float = 0.0) -> AsyncIterator[Callable[[], None]]:
-        """Nobody writes meanwhile, and nobody else prunes. What is given raises `Unavailable` once that is not certain
-        any more. No backup begins while one that is under way is waited for; raises `Unavailable` after that long."""
+        """A context for a prune. Nobody writes meanwhile, and nobody else prunes. What is given raises `Unavailable`
+        once that is not certain any more. No backup begins while one that is under way is waited for; raises
+        `Unavailable` after that long."""
         token = self._clock.token_bytes(8).hex()
         said = await self._get(_PRUNING, objects.MOST_AT_WORK_BYTES)
         other = await self._at_work_in(_PRUNING, said)
@@ -233,8 +236,8 @@ class BackupRepository:
 
     @asynccontextmanager
     async def verifying(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-        """Nobody else verifies the packs of this day, as long as what is given is called again and again. It bars no
-        backup and no prune. Raises `Unavailable` while somebody does."""
+        """A context for a verification. Nobody else verifies the packs of this day, as long as what is given is called
+        again and again. It bars no backup and no prune. Raises `Unavailable` while somebody does."""
         said = await self._get(_VERIFYING, objects.MOST_AT_WORK_BYTES)
         other = await self._at_work_in(_VERIFYING, said)
         if other is not None and other.until + CLOCKS_S > self._clock.now():
@@ -291,11 +294,11 @@ class BackupRepository:
         await self._place.remove(key)
 
     async def remove_drafts(self, before: float) -> int:
-        """What whoever was killed has left half written, and nobody has touched since then, in Unix seconds."""
+        """Removes what whoever was killed has left half written, and nobody has touched since then, in Unix seconds."""
         return await self._place.remove_drafts(before)
 
     async def marks(self) -> PruneMarks:
-        """None where there are none, or none that can be read: then all is marked anew."""
+        """The marks of the last prune; none where there are none, or none that can be read: then all is marked anew."""
         sealed = await self._get(_MARKS, objects.MOST_MARKS_BYTES)
         try:
             return (
@@ -320,7 +323,7 @@ class BackupRepository:
     # What is known since it was read. Several write it down at once, each in an object of its own.
 
     async def checks(self) -> BackupChecks:
-        """What cannot be read says nothing."""
+        """The checks of the backups. What cannot be read says nothing."""
         return (await self._checks())[0]
 
     async def _checks(self) -> tuple[BackupChecks, list[str]]:
@@ -378,7 +381,8 @@ class BackupRepository:
         await self._place.put_new(_pack_key(name), file)
 
     async def pack(self, name: bytes, target: Path) -> None:
-        """As it was sent, byte for byte. Raises `ArchiveDamaged` also when it is not there."""
+        """Reads a pack into `target` as it was sent, byte for byte. Raises `ArchiveDamaged` also when it is not
+        there."""
         key = _pack_key(name)
         if not await self._place.get(key, target, objects.MOST_PACK_BYTES):
             raise ArchiveDamaged(f"{key} is not there")

@@ -38,7 +38,7 @@ from hawker.host.unreadable import FileRange, PatientReader, joined
 from hawker.value_object import ValueObject
 
 SEGMENTS_AT_ONCE = 3
-"""Of one backup: what is read beside what is sealed and sent."""
+"""The most segments of one backup at once: what is read beside what is sealed and sent."""
 
 
 class _Read(ValueObject, frozen=True):

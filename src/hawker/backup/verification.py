@@ -37,9 +37,9 @@ async def verify_share(
     percent: float,
     pace: Callable[[int], Awaitable[None]],
 ) -> BackupShareReport:
-    """Of this day, at `now` in Unix seconds; nothing when it was read already. `pace` is called after each pack with
-    its bytes, and waits as long as the reader is to rest. Raises `Unavailable` while another node does it, and what
-    reading the place raises; what was written down stays."""
+    """Verifies the share of this day, at `now` in Unix seconds; does nothing when it was read already. `pace` is called
+    after each pack with its bytes, and waits as long as the reader is to rest. Raises `Unavailable` while another node
+    does it, and what reading the place raises; what was written down stays."""
     known = await repository.checks()
     if not due_parts(known.parts, now, percent):
         return _report(known, {}, 0, 0, 0)

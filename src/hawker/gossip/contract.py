@@ -17,7 +17,7 @@ from hawker.value_object import ValueObject
 
 
 class Fate(StrEnum):
-    """What is believed of a member. `LEFT` said so itself; `DOWN` was silent for too long."""
+    """The belief about a member. `LEFT` said so itself; `DOWN` was silent for too long."""
 
     ALIVE = "alive"
     SUSPECT = "suspect"
@@ -26,9 +26,9 @@ class Fate(StrEnum):
 
 
 class NodeMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member says of itself. `api` is the base URL of its peer API, `catalog` its schema's fingerprint,
-    `version` the program's. Unknown fields are tolerated: peers may be newer. `floats`: it takes a part of the region's
-    floating addresses."""
+    """The facts that a member says of itself. `api` is the base URL of its peer API, `catalog` its schema's
+    fingerprint, `version` the program's. Unknown fields are tolerated: peers may be newer. `floats`: it takes a part of
+    the region's floating addresses."""
 
     region: str
     """The region that the node is in."""
@@ -37,7 +37,7 @@ class NodeMeta(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     floats: bool = False
     edges: int = 1
-    """How many processes its edge has, 1 to 8."""
+    """The number of processes that the node's edge has, 1 to 8."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     node: NodeId
     text: str
-    """In words, for an operator."""
+    """The trouble in words, for an operator."""
 
 
 OnTrouble: TypeAlias = Callable[[Trouble], None]
@@ -99,7 +99,7 @@ class Mesh(Protocol):
         oldest goes. Longer than `DATAGRAM_BYTES` goes over a stream, up to 1 MiB."""
 
     async def ask(self, to: NodeId, message: bytes, *, timeout_s: float) -> bytes:
-        """One request over a stream, and its answer (each up to 64 MiB). Raises `Unavailable`, `DeadlineExceeded`."""
+        """The answer to one request over a stream (each up to 64 MiB). Raises `Unavailable`, `DeadlineExceeded`."""
 
     def declare(self, *, epoch: int | None = None, meta: NodeMeta | None = None) -> None:
         """Tell everybody something new about this node."""
@@ -109,17 +109,17 @@ class Mesh(Protocol):
 
 
 class MeshTransport(Protocol):
-    """What carries datagrams and streams: sockets, or the memory of one process. An address is HOST:PORT."""
+    """The transport of datagrams and streams: sockets, or the memory of one process. An address is HOST:PORT."""
 
     @property
     def address(self) -> str:
-        """Where it is bound; complete once it serves."""
+        """The address at which the transport is bound; complete once it serves."""
 
     def send(self, address: str, datagram: bytes) -> None:
         """Does not block, promises nothing."""
 
     async def dial(self, address: str) -> ByteStream:
-        """Raises `Unavailable`. Its caller sets the deadline."""
+        """Opens a stream to `address`. Raises `Unavailable`. Its caller sets the deadline."""
 
     async def serve(
         self,
@@ -128,7 +128,8 @@ class MeshTransport(Protocol):
         *,
         task_status: TaskStatus[None],
     ) -> None:
-        """Until cancelled. Started once it is bound; raises `CannotStart` when it cannot be."""
+        """Hears datagrams and streams, until cancelled. It counts as started once it is bound; raises `CannotStart`
+        when it cannot be."""
 
 
 _log = log.bind("hawker.gossip")
@@ -168,7 +169,7 @@ class Listener(ValueObject, frozen=True, kw_only=True):
         _guarded("trouble", lambda: self.on_trouble(trouble))
 
     async def request(self, sender: NodeId, message: bytes) -> bytes:
-        """Raises a `HawkerError`, whatever it was."""
+        """The answer to a request of `sender`. Raises a `HawkerError`, whatever it was."""
         try:
             return await self.on_request(sender, message)
         except HawkerError:

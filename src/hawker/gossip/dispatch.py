@@ -60,13 +60,13 @@ class ConflictDetector:
         self._tell("cluster", sender, f"node {sender} at {address} of another cluster asked to join, with our key", now)
 
     def refuse(self, sender: NodeId, known: str, address: str, now: float) -> None:
-        """It wants to join, and somebody of that name is here and well."""
+        """Refuses a node that wants to join, because somebody of that name is here and well."""
         text = f"node id {sender} is in use at {known}; if that node is gone, it is let in once that one is down"
         self._out.send(address, encode(JoinRefused(code="twin", text=text)))
         self._tell("twin", sender, f"a second node with id {sender} at {address}, the first is at {known}", now)
 
     def heard(self, boot: int, address: str, frames: list[Frame], now: float) -> None:
-        """From somebody with this node's own id."""
+        """Takes frames from somebody with this node's own id."""
         for frame in frames:
             if isinstance(frame, Join):
                 self.refuse(self._me.node, self._me.address, address, now)
@@ -94,7 +94,7 @@ class ConflictDetector:
             self._tell("twin", self._me.node, f"a second node with this node's id is at {address}", now)
 
     def clock(self, peer: MemberState, theirs: float, ours: float, now: float) -> None:
-        """What it says of the time, against what we say."""
+        """Compares what a peer says of the time with what we say."""
         if theirs <= 0:
             return
         peer.skew_s = theirs - ours
@@ -123,7 +123,7 @@ class FrameSource(ValueObject, frozen=True):
 
     sender: NodeId
     boot: int
-    """Which life of the sender's process sent it."""
+    """The number that says which life of the sender's process sent the frames."""
     address: str
     """HOST:PORT that it came from."""
     now: float

@@ -46,7 +46,7 @@ class Rejected(ValueObject, frozen=True):
 
     code: str
     text: str
-    """In words, for an operator."""
+    """The reason in words, for an operator."""
 
 
 class FallbackPing(ValueObject, frozen=True):
@@ -64,7 +64,7 @@ class MessageReceived(ValueObject, frozen=True):
 
     node: NodeId
     message: bytes
-    """As it was sent; gossip does not look into it."""
+    """The message as it was sent; gossip does not look into it."""
 
 
 class Troubled(ValueObject, frozen=True):

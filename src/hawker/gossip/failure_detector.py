@@ -115,7 +115,7 @@ class Timing(ValueObject, frozen=True, kw_only=True):
         return self.confirmations if members - 2 >= self.confirmations else 0
 
     def transmits(self, members: int) -> int:
-        """How many times each member sends one piece of news."""
+        """The number of times that each member sends one piece of news."""
         return self.transmit_factor * math.ceil(math.log10(members + 1))
 
 
@@ -124,7 +124,7 @@ _RELAYS = 1024
 
 
 class LocalHealth:
-    """How well this node itself works, so that a slow node does not accuse others (Lifeguard, LHA-Probe). `score` is 0
+    """The health of this node itself, so that a slow node does not accuse others (Lifeguard, LHA-Probe). `score` is 0
     for a healthy node and at most `most`; probe periods and timeouts are multiplied by `multiplier`."""
 
     def __init__(self, most: int) -> None:
@@ -175,8 +175,9 @@ class Suspicion:
         return max(due, self._not_before)
 
     def reprobe_at(self, every_s: float) -> float:
-        """When to ping the suspect itself once more: up to three times, `every_s` apart, in the last seconds before it
-        is due, because its refutation may have been lost on the way here. Infinite after the third."""
+        """The moment at which the suspect itself is pinged once more: up to three times, `every_s` apart, in the last
+        seconds before it is due, because its refutation may have been lost on the way here. Infinite after the
+        third."""
         return self.due - (_REPROBES - self.reprobes) * every_s if self.reprobes < _REPROBES else float("inf")
 
     def confirm(self, accuser: NodeId) -> bool:

@@ -136,7 +136,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A message of whoever uses gossip; its bytes are the frame's body."""
 
     body: bytes
-    """At most what fits into one datagram."""
+    """The bytes of the note, at most what fits into one datagram."""
 
 
 Frame: TypeAlias = (
@@ -183,7 +183,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(payload: bytes) -> list[Frame]:
-    """Raises `MalformedFrame`."""
+    """The frames of a payload. Raises `MalformedFrame`."""
     frames: list[Frame] = []
     at, end = 0, len(payload)
     while at < end:
@@ -205,7 +205,7 @@ def payload_of(*frames: Frame) -> bytes:
 
 
 def batches(encoded: Iterable[bytes], room: int) -> list[bytes]:
-    """As few payloads of at most `room` bytes as their order allows."""
+    """The frames in as few payloads of at most `room` bytes as their order allows."""
     batch: list[bytes] = []
     filled: list[bytes] = []
     size = 0

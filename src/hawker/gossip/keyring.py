@@ -26,13 +26,13 @@ class GossipKeyring(msgspec.Struct, frozen=True, kw_only=True):
     keys: Mapping[int, bytes]
     primary: int
     version: int = 1
-    """Of the ring, 1 or more: each change of the ring adds 1, and the greater one wins."""
+    """The version of the ring, 1 or more: each change of the ring adds 1, and the greater one wins."""
 
     def __repr__(self) -> str:
         return f"Keyring(version={self.version}, primary={self.primary}, keys={sorted(self.keys)})"
 
     def added(self, key: bytes) -> "GossipKeyring":
-        """With one more, that opens but does not yet seal. Raises `BadRequest`, `Conflict`."""
+        """The ring with one key more, that opens but does not yet seal. Raises `BadRequest`, `Conflict`."""
         if len(key) != KEY_BYTES:
             raise BadRequest(f"a cluster key has {KEY_BYTES} bytes, this one {len(key)}")
         if len(self.keys) >= MOST_KEYS:
@@ -41,12 +41,12 @@ class GossipKeyring(msgspec.Struct, frozen=True, kw_only=True):
         return GossipKeyring(keys={**self.keys, number: key}, primary=self.primary, version=self.version + 1)
 
     def using(self, number: int) -> "GossipKeyring":
-        """From now on this one seals. Raises `BadRequest`."""
+        """The ring in which the key of this number seals from now on. Raises `BadRequest`."""
         self._has(number)
         return GossipKeyring(keys=self.keys, primary=number, version=self.version + 1)
 
     def removed(self, number: int) -> "GossipKeyring":
-        """Raises `BadRequest`, and `Conflict` for the primary."""
+        """The ring without the key of this number. Raises `BadRequest`, and `Conflict` for the primary."""
         self._has(number)
         if number == self.primary:
             raise Conflict(f"key {number} is the primary; use another one first")
@@ -70,14 +70,14 @@ def rank_of(keyring: GossipKeyring) -> int:
 
 
 class StoredKeyring(msgspec.Struct, frozen=True, kw_only=True):
-    """As it stands in a file: keys in base64."""
+    """The keyring as it stands in a file: keys in base64."""
 
     version: int
-    """Of the ring, 1 or more."""
+    """The version of the ring, 1 or more."""
     primary: int
     """The number of the key that this node seals with."""
     keys: dict[str, str]
-    """By number, each of 32 bytes."""
+    """The keys by number, each of 32 bytes, in base64."""
 
 
 def stored(keyring: GossipKeyring) -> StoredKeyring:
@@ -86,7 +86,7 @@ def stored(keyring: GossipKeyring) -> StoredKeyring:
 
 
 def loaded(stored: StoredKeyring) -> GossipKeyring:
-    """Raises `BadRequest` for what is no keyring."""
+    """The keyring that a file has. Raises `BadRequest` for what is no keyring."""
     try:
         keys = {int(number): base64.b64decode(key, validate=True) for number, key in stored.keys.items()}
     except (ValueError, binascii.Error) as error:
@@ -95,7 +95,7 @@ def loaded(stored: StoredKeyring) -> GossipKeyring:
 
 
 def checked(keyring: GossipKeyring) -> GossipKeyring:
-    """The same one. Raises `BadRequest` if it is none."""
+    """The same keyring. Raises `BadRequest` if it is none."""
     numbers = sorted(keyring.keys)
     if not 1 <= len(numbers) <= MOST_KEYS or not all(0 <= number < _IDS for number in numbers):
         raise BadRequest(f"a keyring has 1 to {MOST_KEYS} keys with numbers below {_IDS}, this one {numbers}")

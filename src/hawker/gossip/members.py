@@ -20,8 +20,9 @@ _META = msgspec.msgpack.Decoder(NodeMeta)
 
 
 class MemberState:
-    """Made from the first claim about it. `changed_at` is when its fate changed, in monotonic seconds; `content` is its
-    meta as it wrote it, `learned` that content's fingerprint; `keys` the rank of the keyring that it said it has."""
+    """The state of one member, made from the first claim about it. `changed_at` is when its fate changed, in monotonic
+    seconds; `content` is its meta as it wrote it, `learned` that content's fingerprint; `keys` the rank of the keyring
+    that it said it has."""
 
     __slots__ = (
         "address",
@@ -114,7 +115,8 @@ class MemberState:
         )
 
     def digest(self) -> int:
-        """Of what all should agree on. Suspicion comes and goes, and who is gone is forgotten at different times."""
+        """The digest of what all members should agree on; 0 for a member that does not live. Suspicion comes and goes,
+        and who is gone is forgotten at different times."""
         if not self.living:
             return 0
         return digest_of(self.node, self.incarnation, self.boot, self.epoch, self.meta_fingerprint, self.address)
@@ -136,7 +138,7 @@ def content_of(meta: NodeMeta) -> bytes:
 def alive_claim(
     node: NodeId, address: str, *, boot: int, epoch: int, content: bytes, incarnation: int = 1
 ) -> MemberClaim:
-    """What a node says of itself."""
+    """The claim of a node about itself."""
     return MemberClaim(
         node=node,
         address=address,
@@ -181,13 +183,13 @@ class MemberList:
 
     @property
     def others(self) -> Sequence[MemberState]:
-        """Those that live, suspects included, without this node."""
+        """The members that live, suspects included, without this node."""
         if self._others is None:
             self._others = [peer for peer in self._peers.values() if peer.living and peer is not self.me]
         return self._others
 
     def add(self, claim: MemberClaim, now: float) -> MemberState | None:
-        """None when there is no room."""
+        """Adds a member and returns it; None when there is no room."""
         if len(self._peers) >= self._most:
             return None
         peer = MemberState(claim, now)
@@ -287,5 +289,5 @@ class Identity(ValueObject, frozen=True, kw_only=True):
     boot: int
     meta: NodeMeta
     epoch: int = 0
-    """Of the node's history in the catalog; 0 where it publishes nothing."""
+    """The epoch of the node's history in the catalog; 0 where it publishes nothing."""
     fences: Mapping[NodeId, int] = msgspec.field(default_factory=dict)

@@ -92,7 +92,7 @@ class Membership:
             self.broadcasts.put(peer.node, encode(peer.claim(now, by=claim.by)))
 
     def is_far(self, peer: MemberState) -> bool:
-        """In another region, as far as both are known."""
+        """Whether a member is in another region, as far as both regions are known."""
         return peer.meta is not None and self.me.meta is not None and peer.meta.region != self.me.meta.region
 
     def suspect(self, peer: MemberState, now: float) -> None:

@@ -39,11 +39,11 @@ class MemoryNetwork:
         return MemoryTransport(self, address)
 
     def cut(self, sender: str, receiver: str) -> None:
-        """Nothing passes from one address to the other; the way back is not concerned."""
+        """Lets nothing pass from one address to the other; the way back is not concerned."""
         self._cuts.add((sender, receiver))
 
     def part(self, left: list[str], right: list[str]) -> None:
-        """Nothing passes between the two groups."""
+        """Lets nothing pass between the two groups."""
         for one in left:
             for other in right:
                 self._cuts |= {(one, other), (other, one)}
@@ -52,7 +52,7 @@ class MemoryNetwork:
         self._cuts.clear()
 
     def slow(self, address: str, seconds: float) -> None:
-        """What comes to this address or from it takes so much longer; 0 ends it."""
+        """Delays what comes to this address or from it by so many seconds; 0 ends it."""
         self._slow[address] = seconds
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -103,7 +103,7 @@ class MemoryNetwork:
 
 
 class MemoryTransport:
-    """One address of a `MemoryNetwork`."""
+    """The transport of one address of a `MemoryNetwork`."""
 
     def __init__(self, network: MemoryNetwork, address: str) -> None:
         self._network, self._address = network, address
@@ -126,7 +126,8 @@ class MemoryTransport:
             endpoint._on_datagram(self._address, datagram)
 
     async def dial(self, address: str) -> ByteStream:
-        """As TCP does: tries for a while, and knows at once when the host is there and nobody listens."""
+        """Opens a stream as TCP does: tries for a while, and knows at once when the host is there and nobody
+        listens."""
         network = self._network
         with anyio.move_on_after(_DIAL_S):
             while network.is_cut(self._address, address) or network.is_cut(address, self._address):
@@ -169,7 +170,7 @@ def _accept(tasks: TaskGroup, on_stream: Callable[[ByteStream], Awaitable[None]]
 
 
 class MemoryStream(ByteStream):
-    """One end. `other` is the end it speaks to."""
+    """One end of a stream. `other` is the end it speaks to."""
 
     other: "MemoryStream"
 

@@ -105,7 +105,7 @@ class GossipNode:
         return None if peer is None else self._dated(peer)
 
     def fences(self) -> Mapping[NodeId, int]:
-        """Who was forgotten, and up to which epoch."""
+        """The nodes that were forgotten, each with the epoch up to which it is ignored."""
         return dict(self._swim.membership.members.fences)
 
     def behind(self) -> Sequence[NodeId]:
@@ -115,7 +115,7 @@ class GossipNode:
 
     @property
     def local_health(self) -> int:
-        """0 is well; see `health`."""
+        """The health of this node: 0 is well; see `health`."""
         return self._swim.membership.health.score
 
     @property
@@ -173,11 +173,12 @@ class GossipNode:
         self._act(self._swim.declare(self._clock.monotonic(), epoch=epoch, meta=meta))
 
     def forget(self, node: NodeId, fence: int) -> None:
-        """Everywhere: what this node says in epochs up to `fence` is ignored. It may come back with a newer one."""
+        """Forgets a node everywhere: what it says in epochs up to `fence` is ignored. It may come back with a newer
+        one."""
         self._act(self._swim.forget(node, fence, self._clock.monotonic()))
 
     def rekey(self, keyring: GossipKeyring) -> None:
-        """Everywhere: use this keyring, one step on from `keyring`. Raises `BadRequest`, `Conflict`."""
+        """Has this keyring, one step on from `keyring`, used everywhere. Raises `BadRequest`, `Conflict`."""
         if rank_of(checked(keyring)) <= rank_of(self._keyring):
             raise Conflict("the keyring has changed meanwhile; look at it and decide again")
         self._act(self._swim.rekey(keyring, self._clock.monotonic()))
@@ -208,8 +209,8 @@ class GossipNode:
     # Life.
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled. Started once it is reachable. Raises `CannotStart`, and `Conflict` when another node turns
-        out to have this one's id and was first."""
+        """Gossips until cancelled. It counts as started once it is reachable. Raises `CannotStart`, and `Conflict` when
+        another node turns out to have this one's id and was first."""
         async with anyio.create_task_group() as self._tasks:
             await self._tasks.start(partial(self._transport.serve, self._heard, self._streams.serve))
             self._core = self._new_core(self._advertise or self._transport.address)

@@ -31,7 +31,7 @@ WINDOW_COUNTERS = 1024
 
 
 class ReplayWindow:
-    """One sender's counters since it booted."""
+    """The counters that one sender used since it booted; none is admitted twice."""
 
     __slots__ = ("_greatest", "_seen", "_size")
 
@@ -65,18 +65,18 @@ _HEADER = struct.Struct(">BBBx8sQQ")
 _TAG_BYTES = 16
 OVERHEAD = _HEADER.size + _TAG_BYTES + MARK_BYTES
 PAYLOAD_BYTES = PACKET_BYTES - OVERHEAD
-"""What is left for frames."""
+"""The bytes of a packet that are left for frames."""
 
 _SENDERS = 4096
 _BOOT_BITS = 63
 
 
 class Opened(ValueObject, frozen=True):
-    """What an authentic datagram holds. `foreign`: its sender has our key and yet belongs to another cluster."""
+    """The content of an authentic datagram. `foreign`: its sender has our key and yet belongs to another cluster."""
 
     sender: NodeId
     boot: int
-    """Which life of the sender's process sent it."""
+    """The number that says which life of the sender's process sent it."""
     payload: bytes
     """Frames, one behind the other, in clear."""
     foreign: bool
@@ -149,7 +149,7 @@ class Opener:
             sender.keys.clear()
 
     def open(self, datagram: bytes) -> Opened | None:
-        """None for whatever is not authentic, or was here before."""
+        """The content of a datagram; None for whatever is not authentic, or was here before."""
         if not OVERHEAD <= len(datagram) <= PACKET_BYTES:
             return None
         magic, _, number, name, boot, counter = _HEADER.unpack_from(datagram)
@@ -216,17 +216,18 @@ class Packets:
         return max(0, int(self._wall() * 1000))
 
     def post(self, address: str, *frames: Frame) -> None:
-        """These frames, and news behind them."""
+        """Sends these frames, and news behind them."""
         self._fill(address, b"".join(map(encode, frames)))
 
     def news(self, to: MemberState) -> None:
-        """Nothing but news; nothing at all when there is none."""
+        """Sends news alone; nothing at all when there is none."""
         broadcasts = self._broadcasts.take(PAYLOAD_BYTES, self._transmits())
         if broadcasts:
             self._out.send(to.address, b"".join(broadcasts))
 
     def ping(self, peer: MemberState, seq: int, keys: int) -> None:
-        """With what we are, and what we think of it when that is not the best, so that it can refute at once."""
+        """Pings `peer`, with what we are, and what we think of it when that is not the best, so that it can refute at
+        once."""
         digest = self._membership.members.digest
         frames: list[Frame] = [Ping(seq=seq, to=peer.node, at=self.wall_ms(), view=digest, keys=keys), self._own()]
         self.post(peer.address, *frames, *self._reproach(peer))

@@ -59,7 +59,7 @@ class StreamHello(ValueObject, frozen=True, kw_only=True):
 
     node: NodeId
     boot: int
-    """Which life of the caller's process this is."""
+    """The number that says which life of the caller's process this is."""
     key: int
     nonce: bytes
     """Random bytes that make the keys of this stream its own."""
@@ -69,7 +69,7 @@ class StreamHello(ValueObject, frozen=True, kw_only=True):
 
 
 def hello_of(data: bytes) -> StreamHello:
-    """Raises `BrokenStream`."""
+    """The hello that `data` is. Raises `BrokenStream`."""
     magic, _, key, name, boot, nonce = _HELLO.unpack(data)
     if magic != MAGIC or not all(byte in b"0123456789abcdef" for byte in name):
         raise BrokenStream("no hello of a node")
@@ -99,7 +99,7 @@ class SecureStream:
         return length + sealed
 
     def open(self, length: bytes, sealed: bytes) -> bytes:
-        """Raises `BrokenStream`."""
+        """The next record in clear. Raises `BrokenStream`."""
         try:
             record = self._in.decrypt(self._received.to_bytes(12, "big"), sealed, length)
         except InvalidTag as error:
@@ -109,7 +109,7 @@ class SecureStream:
 
 
 def length_of(head: bytes) -> int:
-    """How many bytes follow. Raises `BrokenStream` for more than a record may have, before any is read."""
+    """The number of bytes that follow. Raises `BrokenStream` for more than a record may have, before any is read."""
     length = int.from_bytes(head, "big")
     if not TAG_BYTES < length <= RECORD_BYTES + TAG_BYTES:
         raise BrokenStream(f"a record of {length} bytes")
@@ -117,7 +117,7 @@ def length_of(head: bytes) -> int:
 
 
 class MessageHead(ValueObject, frozen=True):
-    """How a message begins: `size` bytes in all, `part` of them here, answered within `within_s`."""
+    """The beginning of a message: `size` bytes in all, `part` of them here, answered within `within_s`."""
 
     kind: MessageKind
     size: int
@@ -126,7 +126,7 @@ class MessageHead(ValueObject, frozen=True):
 
 
 def head_of(record: bytes, most: int = MESSAGE_BYTES) -> MessageHead:
-    """Raises `BrokenStream`."""
+    """The beginning of a message that a record is. Raises `BrokenStream`."""
     if len(record) < _OPENING.size:
         raise BrokenStream("a message without a beginning")
     number, size, within_ms = _OPENING.unpack_from(record)
@@ -256,7 +256,7 @@ class Streams:
     # Answering.
 
     async def serve(self, stream: ByteStream) -> None:
-        """One connection of a stranger, to its end. What it does wrong ends it, and nothing else."""
+        """Serves one connection of a stranger, to its end. What it does wrong ends it, and nothing else."""
         try:
             if self._callers < CALLERS:
                 self._callers += 1

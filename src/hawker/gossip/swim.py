@@ -73,7 +73,8 @@ class Swim:
 
     @property
     def next_at(self) -> float:
-        """Asked with every datagram, so that what is rarely there costs nothing."""
+        """The moment at which something is to be done next. It is asked with every datagram, so that what is rarely
+        there costs nothing."""
         due = min(self._probe_at, self._upkeep_at, self._join_at, self.dispatcher.relays.due)
         if self._probe is not None and self._probe.direct_at < due:
             due = self._probe.direct_at
@@ -128,8 +129,8 @@ class Swim:
     # Messages.
 
     def receive(self, sender: NodeId, boot: int, address: str, payload: bytes, now: float, foreign: bool) -> Effects:
-        """What an authentic datagram of `sender` holds. Raises `Malformed` for what is no sequence of frames; then
-        nothing was changed."""
+        """Takes what an authentic datagram of `sender` holds. Raises `Malformed` for what is no sequence of frames;
+        then nothing was changed."""
         frames = decode(payload)
         self._notice_stall(now)
         if foreign:

@@ -35,7 +35,7 @@ def manifest_failure(reference: str, code: str, reason: str) -> BadImage:
 
 @contextmanager
 def disk_room(doing: str) -> Iterator[None]:
-    """A context that raises `NoRoom` in the place of "no space left" and "quota exceeded"."""
+    """A context for what is done on the disk. Raises `NoRoom` in the place of "no space left" and "quota exceeded"."""
     try:
         yield
     except OSError as error:

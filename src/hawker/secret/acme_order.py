@@ -50,7 +50,7 @@ class NotShownError(Unavailable):
 
 
 class RateLimitedError(Unavailable):
-    """Nothing is ordered there for `wait_s` seconds."""
+    """The authority limits our orders: nothing is ordered there for `wait_s` seconds."""
 
     def __init__(self, reason: str, wait_s: float) -> None:
         super().__init__(reason)
@@ -58,17 +58,17 @@ class RateLimitedError(Unavailable):
 
 
 class Issued(ValueObject, frozen=True):
-    """PEM."""
+    """A certificate that was issued, in PEM."""
 
     chain: str
     """The host's own certificate first."""
     key: str
-    """Its private key."""
+    """The private key of the certificate."""
 
 
 class AcmeOrder:
-    """For one host name of an app. `begin`, then `prove` once the edge shows what `begin` gave, then `look` again and
-    again."""
+    """The order of a certificate for one host name of an app. `begin`, then `prove` once the edge shows what `begin`
+    gave, then `look` again and again."""
 
     def __init__(self, authority: Authority, hostname: str, app: AppName) -> None:
         self._authority = authority
@@ -83,8 +83,8 @@ class AcmeOrder:
         self._limited_s: float | None = None
 
     def begin(self, kinds: Sequence[str]) -> ShownChallenge | None:
-        """What is to be shown, of the first of these kinds that the authority offers; none where it still knows that
-        the name is ours. Raises `Unavailable` with the authority's own words."""
+        """The challenge that is to be shown, of the first of these kinds that the authority offers; none where it still
+        knows that the name is ours. Raises `Unavailable` with the authority's own words."""
         try:
             self._client = self._registered()
             self._order = self._client.new_order(crypto_util.make_csr(self._key, domains=[self._hostname]))
@@ -116,8 +116,8 @@ class AcmeOrder:
             raise self._failed(error) from error
 
     def look(self) -> Issued | float:
-        """How far the authority is: the certificate, or for how many seconds it wishes not to be asked. Raises
-        `Unavailable`."""
+        """The answer to how far the authority is: the certificate, or for how many seconds it wishes not to be asked.
+        Raises `Unavailable`."""
         assert self._client is not None, "begun"
         try:
             if self._unproved is not None:
@@ -162,8 +162,8 @@ class AcmeOrder:
 
 
 def renewal_time(authority: Authority, chain: str) -> float | None:
-    """When the authority wants this certificate renewed (RFC 9773), a moment of its window drawn by lot, Unix seconds;
-    none where it does not say. Raises `Unavailable`."""
+    """The time at which the authority wants this certificate renewed (RFC 9773), a moment of its window drawn by lot,
+    Unix seconds; none where it does not say. Raises `Unavailable`."""
     try:
         net = _network(authority)
         directory = client.ClientV2.get_directory(authority.directory, net)

@@ -25,9 +25,9 @@ from hawker.value_object import ValueObject
 
 MAX_PEM_BYTES = 64 * 1024
 MAX_CERTIFICATES = 10
-"""In one chain."""
+"""The most certificates in one chain."""
 MAX_KEPT_BYTES = 16 * 1024
-"""Of a chain with its key, as it is kept."""
+"""The most bytes of a chain with its key, as it is kept."""
 MAX_HOSTNAME = 253
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _RSA_BITS = range(2048, 4097)
@@ -45,29 +45,31 @@ class KeyPair(msgspec.Struct, frozen=True, kw_only=True):
     """A chain, the host's own certificate first, and its private key; both PEM. Never logged, never answered."""
 
     chain: bytes
-    """At least one certificate."""
+    """The chain, in PEM, of at least one certificate."""
     key: bytes
-    """It fits the first certificate."""
+    """The private key; it fits the first certificate."""
 
     def __repr__(self) -> str:
         return "KeyPair(...)"
 
 
 class ReadCertificate(ValueObject, frozen=True, kw_only=True):
-    """What a chain says of itself. Times are Unix seconds; `kind` is rsa or ecdsa, `authority` who issued it."""
+    """The facts that a chain says of itself. Times are Unix seconds; `kind` is rsa or ecdsa, `authority` who issued
+    it."""
 
     pair: KeyPair
     kind: str
     authority: str
     not_before: float
-    """From when the first certificate is valid."""
+    """The time from which the first certificate is valid."""
     not_after: float
-    """Until when the first certificate is valid."""
+    """The time until which the first certificate is valid."""
 
 
 def hostname_of(text: str) -> str:
-    """As it is kept and compared: A-labels in lower case, without a dot at the end; the first label may be `*`. Its
-    length comes first: to bring 400 KB of accents into their order takes a minute. Raises `Unprocessable`."""
+    """The host name as it is kept and compared: A-labels in lower case, without a dot at the end; the first label may
+    be `*`. Its length comes first: to bring 400 KB of accents into their order takes a minute. Raises
+    `Unprocessable`."""
     if len(text) > MAX_HOSTNAME + len("*.") + 1:
         raise Unprocessable(f"hostname: longer than {MAX_HOSTNAME} characters")
     name = text.strip().rstrip(".").lower()
@@ -130,8 +132,8 @@ def expires_at(pair: KeyPair) -> float:
 
 
 def server_context(pair: KeyPair, versions: Iterable[str] = (), alpn: Sequence[str] = ()) -> ssl.SSLContext:
-    """What ends TLS with this certificate: version 1.2 and 1.3 unless `versions` says less, `alpn` in the server's own
-    order. Raises `ssl.SSLError` when OpenSSL takes the pair for none."""
+    """The context that ends TLS with this certificate: version 1.2 and 1.3 unless `versions` says less, `alpn` in the
+    server's own order. Raises `ssl.SSLError` when OpenSSL takes the pair for none."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     wanted = sorted(_VERSIONS[each] for each in versions if each in _VERSIONS) or sorted(_VERSIONS.values())
     context.minimum_version, context.maximum_version = wanted[0], wanted[-1]
@@ -157,7 +159,7 @@ def self_signed(name: str, now: float) -> KeyPair:
 
 
 def proof_of(hostname: str, key_authorization: str, now: float) -> KeyPair:
-    """What a certificate authority is shown that asks over TLS whether a name is ours (RFC 8737, 3)."""
+    """The certificate that is shown to an authority which asks over TLS whether a name is ours (RFC 8737, 3)."""
     digest = hashlib.sha256(key_authorization.encode()).digest()
     value = x509.UnrecognizedExtension(_ACME_IDENTIFIER, bytes((_OCTETS, len(digest))) + digest)
     return _self_signed(hostname, now, value)

@@ -37,13 +37,13 @@ _DONE_S, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 90.0, 0.1, 1.0
 that double up to a second; none is shorter than its Retry-After."""
 _FIRST_TRIES = 2
 AGAIN_S, _AGAIN_AT_MOST_S = 240.0, 86_400.0
-"""After the first failure; twice as long after each further one. Public authorities bear five failed proofs an hour:
-two at once, then one after 4, 12 and 28 minutes."""
+"""The seconds before an order is tried again after the first failure; twice as long after each further one. Public
+authorities bear five failed proofs an hour: two at once, then one after 4, 12 and 28 minutes."""
 RENEWAL_S = 6 * 3600.0
-"""So often is the authority asked when it wants a certificate renewed."""
+"""The seconds between two questions to the authority when it wants a certificate renewed."""
 TRIES = Allowance(30 / 3600, 30)
-"""Of one app, a second: all apps share the node's account, and public authorities bear 300 orders of one in three
-hours."""
+"""The tries of one app a second: all apps share the node's account, and public authorities bear 300 orders of one in
+three hours."""
 _HEARD_S, _TURNS_S = 3.0, 20.0
 """So long a node of a fleet leaves a certificate of the platform's own that nobody has to the others: until it has
 heard what they have, and a part of the second time that is its own."""
@@ -51,15 +51,15 @@ _log = bind("hawker.certificates")
 
 
 def spread_of(settings: Settings, *, in_fleet: bool) -> float:
-    """How long the edge, or the edges and name servers of a fleet, have to hear of a challenge before the authority is
-    sent to them, seconds. A catalog that is an agent tells of changes later."""
+    """The seconds that the edge, or the edges and name servers of a fleet, have to hear of a challenge before the
+    authority is sent to them. A catalog that is an agent tells of changes later."""
     if not in_fleet:
         return SPREAD_S
     return _FLEET_SPREAD_S if settings.catalog_url is None else _AGENT_SPREAD_S
 
 
 class CertificateOrders:
-    """Those of the store."""
+    """The orders of certificates in the store."""
 
     def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class CertificateOrders:
         self._clock = clock
 
     def list(self, app: str) -> list[CertificateOrder]:
-        """By host name."""
+        """The orders of `app`, by host name."""
         return [order for _, order in self._store.scan(CERTIFICATE_ORDERS) if order.app == app]
 
     def find(self, app: str, hostname: str) -> CertificateOrder | None:
@@ -133,9 +133,9 @@ class CertificateOrders:
 
 
 class PlatformTurns:
-    """When a node of a fleet orders a certificate of the platform's own. All have its order and show what one of them
-    has, and public authorities issue five equal certificates a week, so one node orders it and renews it; the others
-    do where that one did not in the first half of its time for it, each at a moment of its own."""
+    """The turns of a fleet's nodes to order a certificate of the platform's own. All have its order and show what one
+    of them has, and public authorities issue five equal certificates a week, so one node orders it and renews it; the
+    others do where that one did not in the first half of its time for it, each at a moment of its own."""
 
     def __init__(self, certificates: Certificates, clock: Clock, me: NodeId) -> None:
         self._certificates = certificates
@@ -188,7 +188,7 @@ class CertificateBuyer:
         self._own_at = -inf  # before this moment nobody looks whether the platform's own order is there
 
     async def serve(self) -> None:
-        """Until cancelled. The settings name an authority."""
+        """Orders and renews certificates, until cancelled. The settings name an authority."""
         directory = self._settings.acme_directory
         assert directory is not None
         while True:
@@ -227,7 +227,7 @@ class CertificateBuyer:
                 self._certificates.refused_orders.pop(hostname, None)
 
     def next(self) -> CertificateOrder | None:
-        """Which order is tried now: of the app whose turn was longest ago the one that failed least."""
+        """The order that is tried now: of the app whose turn was longest ago the one that failed least."""
         now = self._clock.monotonic()
         due = [order for order in _all_due(self._store, self._clock.now()) if self._is_mine(order)]
         self._turn = {app: at for app, at in self._turn.items() if any(order.app == app for order in due)}
@@ -304,7 +304,7 @@ class CertificateBuyer:
         )
 
     async def ask_renewal(self, directory: str) -> None:
-        """When the authority wants a certificate renewed that it was not asked about for long: one at a time."""
+        """Asks when the authority wants a certificate renewed that it was not asked about for long: one at a time."""
         now = self._clock.monotonic()
         for _, order in self._store.scan(CERTIFICATE_ORDERS):
             there = self._certificates.find(order.app, order.hostname)
@@ -364,8 +364,8 @@ def proofs_for(order: CertificateOrder) -> tuple[str, ...]:
 
 
 def is_due(order: CertificateOrder, there: CertificateRecord | None, now: float) -> bool:
-    """One that was ordered is renewed in the last third of its life, or sooner where the authority wants it; one that
-    was imported is left alone until it has expired."""
+    """Whether a certificate is ordered now. A certificate that was ordered is renewed in the last third of its life, or
+    sooner where the authority wants it; one that was imported is left alone until it has expired."""
     if now < order.limited_until or not order.owned:
         return False
     if order.failures and now < order.failed_at + min(AGAIN_S * 2.0 ** min(order.failures - 1, 16), _AGAIN_AT_MOST_S):

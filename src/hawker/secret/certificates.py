@@ -32,11 +32,11 @@ else:
     certificate_chain = deferred("hawker.secret.certificate_chain")
 
 MAX_OF_APP = 500
-"""Of certificates, and of orders. All of a node are `fair.table.CERTIFICATES`: with `certificate_chain.MAX_KEPT_BYTES`
-each they fit into what the edge is told at once."""
+"""The most certificates, and the most orders, of an app. All of a node are `fair.table.CERTIFICATES`: with
+`certificate_chain.MAX_KEPT_BYTES` each they fit into what the edge is told at once."""
 SOON_S = 14 * 86_400.0
 PLATFORM = AppName("")
-"""Whose the certificate of the platform's own domain is: it is shown for the app that a name's first label is."""
+"""The app of the certificate of the platform's own domain: it is shown for the app that a name's first label is."""
 PURPOSE = "certificates"
 AFFIRM_EVERY_S = 10.0
 _log = bind("hawker.certificates")
@@ -44,10 +44,10 @@ ACCOUNT_PURPOSE = "account at a certificate authority"
 
 
 class FarCertificate(ValueObject, frozen=True):
-    """One that another node has, sealed as this node seals its own."""
+    """A certificate that another node has, sealed as this node seals its own."""
 
     hostname: str
-    """In A-labels and lower case; the first label may be `*`."""
+    """The host name in A-labels and lower case; the first label may be `*`."""
     app: AppName
     sealed: bytes
     """Chain and private key."""
@@ -65,11 +65,12 @@ class HostnameKeepers(Protocol):
     def keepers(self, hostname: str) -> tuple[NodeId, ...]: ...
 
     async def keep(self, hostname: str, app: AppName, org: str) -> None:
-        """For this app alone, from now on. Raises `Unprocessable` where it is another app's, `QuotaExceeded` where the
-        organization has as many as it may, and `Unavailable` when too few of them answer: then nothing is kept."""
+        """Keeps the host name for this app alone, from now on. Raises `Unprocessable` where it is another app's,
+        `QuotaExceeded` where the organization has as many as it may, and `Unavailable` when too few of them answer:
+        then nothing is kept."""
 
     async def release(self, hostname: str, app: AppName) -> None:
-        """As far as they answer."""
+        """Releases the host name, as far as the keepers answer."""
 
 
 class Certificates:
@@ -102,7 +103,7 @@ class Certificates:
         return wide if self._api_hostname is None else (*wide, self._api_hostname)
 
     def meet(self, keepers: HostnameKeepers) -> None:
-        """From now on other nodes keep whose a host name is, too."""
+        """Has other nodes keep whose a host name is, too, from now on."""
         self._keepers = keepers
 
     def keepers(self, hostname: str) -> tuple[NodeId, ...]:
@@ -110,7 +111,7 @@ class Certificates:
         return () if self._keepers is None else self._keepers.keepers(hostname)
 
     def app_of(self, hostname: str) -> AppName | None:
-        """Whose it is, as far as this node knows without asking."""
+        """The app that has the host name, as far as this node knows without asking; None when it knows of none."""
         record, order = self._store.get(CERTIFICATES, hostname), self._store.get(CERTIFICATE_ORDERS, hostname)
         if record is not None:
             return record.app
@@ -124,14 +125,14 @@ class Certificates:
         return (record is not None and record.app == app) or (order is not None and order.owned and order.app == app)
 
     def hostnames(self, app: str | None = None) -> dict[str, AppName]:
-        """With a certificate or an order for one, of this app or of all, each with its app."""
+        """The host names with a certificate or an order for one, of this app or of all, each with its app."""
         kept = [(record.hostname, record.app) for record in self.all()]
         kept += [(order.hostname, order.app) for _, order in self._store.scan(CERTIFICATE_ORDERS) if order.owned]
         return {hostname: whose for hostname, whose in kept if whose != PLATFORM and app in (None, whose)}
 
     @asynccontextmanager
     async def claiming(self, app: str, hostname: str) -> AsyncIterator[None]:
-        """What is done within gives the app this host name; it is claimed before, unless the app has it already. Raises
+        """A context for what gives the app this host name; it is claimed before, unless the app has it already. Raises
         `Unprocessable` where it is another app's, `QuotaExceeded` where its organization has as many as it may,
         `Unavailable` when too few keepers answer."""
         async with self._changing.hold(hostname):
@@ -185,8 +186,9 @@ class Certificates:
         return (record for _, record in self._store.scan(CERTIFICATES))
 
     def served(self) -> dict[str, CertificateRecord | FarCertificate]:
-        """Those that edges show, by host name, also of other nodes. A name is of the app that had it first; of several
-        of that app, as a home that is lost and the next one have them, the one that expires last is shown."""
+        """The certificates that edges show, by host name, also of other nodes. A name is of the app that had it first;
+        of several of that app, as a home that is lost and the next one have them, the one that expires last is
+        shown."""
         there: dict[str, list[CertificateRecord | FarCertificate]] = {
             record.hostname: [record] for record in self.all()
         }
@@ -195,7 +197,7 @@ class Certificates:
         return {hostname: _shown(found) for hostname, found in there.items()}
 
     def shown(self, hostname: str) -> CertificateRecord | FarCertificate | None:
-        """What edges show for a client that names it, if there is one for just this name."""
+        """The certificate that edges show for a client that names it, if there is one for just this name."""
         own = self._store.get(CERTIFICATES, hostname)
         there = (*(() if own is None else (own,)), *self._far.get(hostname, ()))
         return _shown(there) if there else None
@@ -218,11 +220,11 @@ class Certificates:
         return self._vault.open(owner_of(record.hostname), record.sealed)
 
     def chain(self, record: CertificateRecord) -> str:
-        """PEM. Raises `Fault`."""
+        """The chain of a certificate in PEM. Raises `Fault`."""
         return open_pair(self._vault, record.hostname, record.sealed).chain.decode()
 
     def list(self, app: str) -> list[CertificateRecord]:
-        """By host name."""
+        """The certificates of `app`, by host name."""
         return [record for record in self.all() if record.app == app]
 
     def ending(self) -> Iterator[tuple[str, str]]:
@@ -264,7 +266,7 @@ class Certificates:
 
     @property
     def shown_challenges(self) -> tuple[ShownChallenge, ...]:
-        """Of this node's orders and of others'."""
+        """The challenges of this node's orders and of others'."""
         return (*self.challenges, *self._far_challenges)
 
     def tell_far_challenges(self, found: Iterable[ShownChallenge]) -> None:
@@ -353,7 +355,7 @@ class Certificates:
         return await self._store.write(apply)
 
     async def delete(self, app: str, text: str) -> CertificateRecord:
-        """What was there. Raises `NotFound`."""
+        """Deletes a certificate and returns what was there. Raises `NotFound`."""
         hostname = certificate_chain.hostname_of(text)
 
         def apply(tx: Tx) -> CertificateRecord:
@@ -392,8 +394,8 @@ def is_below(hostname: str, domain: str) -> bool:
 
 
 def proof_name(domain: str, app: str, base: str) -> str:
-    """Where our zone says what a certificate authority looks for: for a name below the domain at the name itself, for
-    others where the app's delegation leads to. `base` has no `*`."""
+    """The name at which our zone says what a certificate authority looks for: for a name below the domain at the name
+    itself, for others where the app's delegation leads to. `base` has no `*`."""
     if is_below(base, domain):
         return f"_acme-challenge.{base}"
     return f"{base}.{hashlib.sha256(app.encode()).hexdigest()[:8]}.acme.{domain}"
@@ -404,7 +406,7 @@ def owner_of(hostname: str) -> str:
 
 
 def forget_all(tx: Tx, app: str) -> None:
-    """With the app, in the transaction that removes it."""
+    """Deletes all certificates and orders of an app, in the transaction that removes it."""
     for hostname, record in list(tx.scan(CERTIFICATES)):
         if record.app == app:
             tx.delete(CERTIFICATES, hostname)
@@ -421,7 +423,7 @@ def _found(reader: Reader, app: str, hostname: str) -> CertificateRecord:
 
 
 def check_room(tx: Tx, app: str) -> None:
-    """For one more. Raises `Unprocessable`."""
+    """Checks that the app may have one certificate more. Raises `Unprocessable`."""
     check_share(tx, app, [record.app for _, record in tx.scan(CERTIFICATES)], "certificates")
 
 

@@ -34,7 +34,7 @@ def encrypt(key: bytes, nonce: bytes, plaintext: bytes, associated: bytes) -> by
 
 
 def decrypt(key: bytes, data: bytes, associated: bytes) -> bytes:
-    """What `encrypt` was given. Raises `ValueError` when it was not made with this key and these data."""
+    """The bytes that `encrypt` was given. Raises `ValueError` when it was not made with this key and these data."""
     nonce, sealed = data[:NONCE_BYTES], data[NONCE_BYTES:]
     if len(nonce) < NONCE_BYTES:
         raise ValueError("too short")
@@ -73,7 +73,7 @@ _SCALAR_BYTES = 32
 _AUTH_BYTES = 32
 
 Draw = Callable[[int], bytes]
-"""So many random bytes."""
+"""A function that draws so many random bytes."""
 
 
 class KeyType(StrEnum):
@@ -94,7 +94,7 @@ _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 def key_type(name: str) -> KeyType:
-    """Raises `Unprocessable`."""
+    """The type of this name. Raises `Unprocessable`."""
     try:
         return KeyType(name)
     except ValueError as error:
@@ -106,7 +106,7 @@ class Key(ValueObject, frozen=True):
 
     type: KeyType
     value: bytes
-    """As long as its type asks."""
+    """The bytes of the key, as many as its type asks."""
 
     def __repr__(self) -> str:
         return f"Key({self.type.value})"
@@ -163,7 +163,7 @@ class Key(ValueObject, frozen=True):
                 return self._mac(data)
 
     def verify(self, data: bytes, signature: bytes) -> None:
-        """Raises `BadRequest` when the signature is not this key's on these data."""
+        """Checks a signature. Raises `BadRequest` when the signature is not this key's on these data."""
         bad = BadRequest("the signature is not this key's")
         match self.type:
             case KeyType.ES256:

@@ -12,24 +12,24 @@ from hawker.value_object import ValueObject
 Addresses: TypeAlias = Callable[[str], Awaitable[tuple[str, ...]]]
 """The addresses that a host's name leads to; none when it leads nowhere."""
 Records: TypeAlias = Callable[[str, str], Awaitable[tuple[str, ...]]]
-"""What is said of a name: the texts of `TXT`, the target of `CNAME` without the dot at its end."""
+"""The records of a name: the texts of `TXT`, the target of `CNAME` without the dot at its end."""
 TXT, CNAME = "TXT", "CNAME"
 _BETWEEN_VALUES = ";"
 
 
 class NameLookup(ValueObject, frozen=True):
-    """What this host's name servers say."""
+    """The answers of this host's name servers."""
 
     addresses: Addresses
     records: Records
 
 
 class OwnershipProof(ValueObject, frozen=True, kw_only=True):
-    """What shows that a host name is an app's, one of three: a text, a name of its zone that leads to what our zone has
+    """The proof that a host name is an app's, one of three: a text, a name of its zone that leads to what our zone has
     for this app alone, and that the host name leads to addresses that the app has alone."""
 
     hostname: str
-    """What somebody wants a certificate for, in lower case."""
+    """The host name for which somebody wants a certificate, in lower case."""
     app_value: str
     """The text that shows it for this app."""
     org_value: str
@@ -37,7 +37,7 @@ class OwnershipProof(ValueObject, frozen=True, kw_only=True):
     challenge: tuple[str, str] = ("", "")
     """A name of the host name's zone and where it has to lead; empty where we have no zone."""
     addresses: frozenset[str] = frozenset()
-    """Those that the app has alone; none where it has none."""
+    """The addresses that the app has alone; none where it has none."""
 
     @property
     def text_name(self) -> str:
@@ -45,7 +45,7 @@ class OwnershipProof(ValueObject, frozen=True, kw_only=True):
 
 
 async def check_ownership(proof: OwnershipProof, lookup: NameLookup) -> None:
-    """Raises `Unprocessable` with what to do."""
+    """Checks that a host name is the app's. Raises `Unprocessable` with what to do."""
     if await says_so(proof, lookup) or await _delegates(proof, lookup) or await _leads_here(proof, lookup):
         return
     raise Unprocessable(

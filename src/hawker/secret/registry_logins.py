@@ -29,14 +29,14 @@ class CarriedLogin(msgspec.Struct, frozen=True, kw_only=True):
     """A login as it travels between nodes, itself sealed; `password` is empty for one that was given up."""
 
     username: str
-    """As the registry knows it."""
+    """The name of the user, as the registry knows it."""
     password: str
     realm: str
     """A host that may be told the password too, as token server; empty for none."""
     at: float
     """Unix seconds of the change: of two logins for one registry the later one counts."""
     by: str
-    """Who gave it or gave it up, as the token names them."""
+    """The one that gave the login or gave it up, as the token names them."""
 
 
 class Elsewhere(Protocol):
@@ -46,7 +46,7 @@ class Elsewhere(Protocol):
         """The newest that is newer. Raises `Unavailable` when no node that has it can be asked."""
 
     async def told(self, org: str) -> Sequence[tuple[LoginRecord, tuple[NodeId, ...]]]:
-        """Of every registry the newest, without its password, and the nodes that have it."""
+        """The newest login of every registry, without its password, and the nodes that have it."""
 
 
 class RegistryLogins:
@@ -57,12 +57,12 @@ class RegistryLogins:
         self._elsewhere: Elsewhere | None = None
 
     def meet(self, elsewhere: Elsewhere) -> None:
-        """From now on the fleet is asked, too."""
+        """Has the fleet asked, too, from now on."""
         self._elsewhere = elsewhere
 
     async def all(self, org: str) -> list[tuple[LoginRecord, tuple[NodeId, ...]]]:
-        """Of the fleet, by registry, each with the nodes that have it; no node is named where only this one has it.
-        One that is not here has no password in it."""
+        """The logins of the fleet, by registry, each with the nodes that have it; no node is named where only this one
+        has it. A login that is not here has no password in it."""
         here = [(record, ()) for _, record in self._store.scan(REGISTRY_LOGINS, f"{org}/")]
         told = [] if self._elsewhere is None else await self._elsewhere.told(org)
         found: dict[str, tuple[LoginRecord, tuple[NodeId, ...]]] = {}
@@ -73,7 +73,7 @@ class RegistryLogins:
         return [found[name] for name in sorted(found) if not found[name][0].gone]
 
     def check(self, credentials: Credentials) -> None:
-        """Raises `Unprocessable` when they cannot be kept."""
+        """Checks that a login can be kept. Raises `Unprocessable` when it cannot be kept."""
         password = credentials.password.reveal()
         if not 0 < len(credentials.username) <= _MOST_NAME or ":" in credentials.username:
             raise Unprocessable(f"username: use 1 to {_MOST_NAME} characters and no colon")
@@ -90,7 +90,7 @@ class RegistryLogins:
         return await self._keep(org, registry, made)
 
     async def give_up(self, org: str, registry: str, by: str) -> None:
-        """Raises `NotFound` when there is none in the fleet."""
+        """Gives a login up. Raises `NotFound` when there is none in the fleet."""
         if await self.find(org, registry) is None:
             raise NotFound(f"org '{org}' has no login at {registry}: see `hawker registry list`")
         await self._keep(org, registry, CarriedLogin(username="", password="", realm="", at=0.0, by=by))
@@ -111,13 +111,13 @@ class RegistryLogins:
         return None if known is None or known.gone else self._credentials(known)
 
     async def for_image(self, org: str, reference: str) -> Credentials | None:
-        """For a pull of this image; None for what is from no registry, or from one that the organization has no login
-        at. Raises `BadImage` for what is no reference."""
+        """The login for a pull of this image; None for what is from no registry, or from one that the organization has
+        no login at. Raises `BadImage` for what is no reference."""
         wanted = parse(reference)
         return await self.find(org, wanted.registry) if isinstance(wanted, RegistryReference) else None
 
     def opened(self, org: str, registry: str) -> CarriedLogin | None:
-        """What is here, for another node of the fleet."""
+        """The login that is here, opened for another node of the fleet; None when there is none."""
         known = self._known(org, registry)
         if known is None:
             return None

@@ -45,7 +45,7 @@ class SecretKeyStore:
         return record
 
     def key(self, app: str, name: str) -> "Key":
-        """Raises `Fault` when the node's own key was replaced."""
+        """The key of this name, opened. Raises `Fault` when the node's own key was replaced."""
         record = self.get(app, name)
         return keyring.Key(keyring.KeyType(record.type), self._vault.open(_owner(app, name), record.sealed))
 

@@ -46,7 +46,7 @@ class Secrets:
         return 0 if counter is None else counter.number
 
     def check_version(self, reader: Reader, app: str, least: int | None) -> None:
-        """Raises `WrongState` when the caller has seen a version that is not here."""
+        """Checks the version that the caller has seen. Raises `WrongState` when it is not here."""
         here = self.version(reader, app)
         if least is not None and least > here:
             raise WrongState(f"version {least} of the secrets is not known here: the newest is {here}")
@@ -81,7 +81,7 @@ class Secrets:
         return await self._store.write(apply)
 
     def pin(self, tx: Tx, app: AppName, machine_id: MachineId, version: Version, *, skip: bool) -> None:
-        """What the machine's version is given, in the transaction that makes the version."""
+        """Keeps the secrets that the machine's version is given, in the transaction that makes the version."""
         sealed = {} if skip else {record.name: record.sealed for _, record in tx.scan(SECRETS, f"{app}/")}
         if sealed:
             tx.put(PINNED, f"{machine_id}/{version}", Pinned(app=app, sealed=sealed))
@@ -89,13 +89,14 @@ class Secrets:
     def pin_opened(
         self, tx: Tx, app: AppName, machine_id: MachineId, version: Version, values: Mapping[str, str]
     ) -> None:
-        """The same with values that come from another node."""
+        """Keeps the secrets of a version as `pin` does, with values that come from another node."""
         sealed = {name: self._vault.seal(_key(app, name), value.encode()) for name, value in values.items()}
         if sealed:
             tx.put(PINNED, f"{machine_id}/{version}", Pinned(app=app, sealed=sealed))
 
     def pinned(self, reader: Reader, machine_id: MachineId, version: Version) -> dict[str, str]:
-        """Raises `Fault` when one of them cannot be read."""
+        """The secrets that a machine's version was given, by name, in clear. Raises `Fault` when one of them cannot be
+        read."""
         found = reader.get(PINNED, f"{machine_id}/{version}")
         if found is None:
             return {}
@@ -129,7 +130,7 @@ class Secrets:
         return self.sealed(app, name, value.encode(), created_at=now, updated_at=now)
 
     def count(self, tx: Tx, app: str) -> int:
-        """One more change; the new version."""
+        """Counts one more change and returns the new version."""
         number = self.version(tx, app) + 1
         tx.put(SECRETS_VERSIONS, app, SecretsVersion(number=number))
         return number
