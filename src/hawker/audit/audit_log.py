@@ -51,14 +51,14 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Broken(ValueObject, frozen=True):
-    """Where a chain does not hold: the line's place in all that was read, from 1, and why."""
+    """The place where a chain does not hold: the line's place in all that was read, from 1, and why."""
 
     line: int
-    """1 or more."""
+    """The number of the line, 1 or more."""
     number: int | None
-    """Of the entry there, None where the line is no entry."""
+    """The number of the entry there, None where the line is no entry."""
     why: str
-    """In words, for an operator."""
+    """The reason in words, for an operator."""
 
     def __str__(self) -> str:
         which = "" if self.number is None else f", entry {self.number}"
@@ -66,7 +66,7 @@ class Broken(ValueObject, frozen=True):
 
 
 def sealed(entry: AuditEntry) -> AuditEntry:
-    """With its hash."""
+    """The entry with its hash."""
     plain = msgspec.structs.replace(entry, hash="")
     digest = hashlib.sha256(entry.before.encode() + msgspec.json.encode(plain)).hexdigest()
     return msgspec.structs.replace(plain, hash=digest)
@@ -77,7 +77,7 @@ def line_of(entry: AuditEntry) -> bytes:
 
 
 def read_line(line: bytes) -> AuditEntry:
-    """Raises `ValueError`."""
+    """The entry that a line is. Raises `ValueError`."""
     return msgspec.json.decode(line, type=AuditEntry)
 
 
@@ -175,7 +175,8 @@ class AuditLog:
         request: str = "",
         status: int = 0,
     ) -> None:
-        """Raises `Unavailable` when it cannot be written; then nothing of it is there, and the next entry counts it."""
+        """Appends an entry. Raises `Unavailable` when it cannot be written; then nothing of it is there, and the next
+        entry counts it."""
         entry = sealed(
             AuditEntry(
                 number=self._number + 1,
@@ -203,7 +204,7 @@ class AuditLog:
         self._written += 1
 
     async def sync(self) -> None:
-        """What was appended so far is on disk. Callers that wait share one sync. Raises `Unavailable`."""
+        """Brings what was appended so far to the disk. Callers that wait share one sync. Raises `Unavailable`."""
         wanted = self._written
         async with self._turn:
             if self._synced >= wanted:
@@ -242,12 +243,13 @@ class AuditLog:
 
 
 def segments(directory: Path) -> list[Path]:
-    """The oldest first."""
+    """The segments of the log, the oldest first."""
     return sorted(directory.glob(f"audit-{'[0-9]' * 16}.jsonl"))
 
 
 def lines(directory: Path) -> Iterator[bytes]:
-    """Of all segments; one that goes meanwhile is left out. A last line without its end is not one yet."""
+    """The lines of all segments; a segment that goes meanwhile is left out. A last line without its end is not one
+    yet."""
     for segment in segments(directory):
         try:
             with segment.open("rb") as file:
@@ -257,7 +259,7 @@ def lines(directory: Path) -> Iterator[bytes]:
 
 
 def number_of(segment: Path) -> int:
-    """Of its first entry."""
+    """The number of the segment's first entry."""
     return int(segment.stem.removeprefix("audit-"))
 
 
@@ -321,10 +323,10 @@ class WantedEntries(ValueObject, frozen=True, kw_only=True):
 
 class AuditPlaced(ValueObject, frozen=True):
     position: int
-    """Of the line's end, in bytes of all that the node has written."""
+    """The position of the line's end, in bytes of all that the node has written."""
     entry: AuditEntry
     line: bytes
-    """As it stands in the file, without its end."""
+    """The line as it stands in the file, without its end."""
 
 
 class AuditPiece(ValueObject, frozen=True, kw_only=True):
@@ -346,7 +348,8 @@ def read_piece(
     most_bytes: int,
     most_scanned: int = SCANNED_BYTES,
 ) -> AuditPiece:
-    """At least one line, if there is one, and `most_bytes` of what is selected. Raises `OSError`."""
+    """A piece of the log after position `after`: at least one line, if there is one, and `most_bytes` of what is
+    selected. Raises `OSError`."""
     chain, broken = Chain(), None
     found, size, scanned = list[AuditPlaced](), 0, 0
     position, seen = after, ""
@@ -368,7 +371,7 @@ def read_piece(
 
 
 def entry_of(line: bytes) -> AuditEntry:
-    """What stands for it where it is none."""
+    """The entry that a line is, or what stands for it where it is none."""
     try:
         return read_line(line)
     except ValueError:

@@ -9,7 +9,7 @@ from hawker.permission import Attempt, actions_of, covers, letters_of
 
 
 class Orgs(msgspec.Struct, frozen=True, array_like=True, tag="org"):
-    """Only what belongs to one of these organizations."""
+    """Allows only what belongs to one of these organizations."""
 
     names: tuple[str, ...]
     """Slugs of organizations; none of them allows nothing."""
@@ -22,7 +22,7 @@ class Orgs(msgspec.Struct, frozen=True, array_like=True, tag="org"):
 
 
 class Apps(msgspec.Struct, frozen=True, array_like=True, tag="app"):
-    """Only these apps and what belongs to them."""
+    """Allows only these apps and what belongs to them."""
 
     names: tuple[str, ...]
     """Names of apps; none of them allows nothing."""
@@ -35,10 +35,10 @@ class Apps(msgspec.Struct, frozen=True, array_like=True, tag="app"):
 
 
 class Machines(msgspec.Struct, frozen=True, array_like=True, tag="machine"):
-    """Only these machines."""
+    """Allows only these machines."""
 
     ids: tuple[str, ...]
-    """Of machines; none of them allows nothing."""
+    """The ids of machines; none of them allows nothing."""
 
     def allows(self, attempt: Attempt) -> bool:
         return attempt.machine in self.ids
@@ -48,10 +48,10 @@ class Machines(msgspec.Struct, frozen=True, array_like=True, tag="machine"):
 
 
 class Actions(msgspec.Struct, frozen=True, array_like=True, tag="action"):
-    """Only these classes of actions, as the letters of `permission.Action`."""
+    """Allows only these classes of actions, as the letters of `permission.Action`."""
 
     letters: str
-    """One for each class that is allowed, each once."""
+    """The letters of the classes that are allowed, each once."""
 
     def __post_init__(self) -> None:
         actions_of(self.letters)
@@ -64,7 +64,7 @@ class Actions(msgspec.Struct, frozen=True, array_like=True, tag="action"):
 
 
 class Expires(msgspec.Struct, frozen=True, array_like=True, tag="expires"):
-    """Only before this moment, in Unix seconds."""
+    """Allows only calls before this moment, in Unix seconds."""
 
     at: int
 
@@ -76,10 +76,10 @@ class Expires(msgspec.Struct, frozen=True, array_like=True, tag="expires"):
 
 
 class Sources(msgspec.Struct, frozen=True, array_like=True, tag="source"):
-    """Only for callers whose address is in one of these networks (CIDR)."""
+    """Allows only callers whose address is in one of these networks (CIDR)."""
 
     networks: tuple[str, ...]
-    """IPv4 and IPv6."""
+    """The networks, of IPv4 and IPv6."""
 
     def __post_init__(self) -> None:
         for network in self.networks:
@@ -102,7 +102,7 @@ class Holder(msgspec.Struct, frozen=True, array_like=True, tag="holder"):
     """Whom the token was made for: a name for logs and leases, of which the first one counts. Refuses nothing."""
 
     name: str
-    """As the token's maker wrote it."""
+    """The name as the token's maker wrote it."""
 
     def allows(self, attempt: Attempt) -> bool:
         return True
@@ -122,7 +122,7 @@ def encode(caveat: Caveat) -> bytes:
 
 
 def decode(data: bytes) -> Caveat:
-    """Raises `ValueError` for a kind that is not known here, and for one that makes no sense."""
+    """The caveat of `data`. Raises `ValueError` for a kind that is not known here, and for one that makes no sense."""
     return _decoder.decode(data)
 
 

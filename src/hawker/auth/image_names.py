@@ -22,9 +22,9 @@ _INSIDE = (
 
 
 def check_image_names(grant: Grant, config: MachineConfig, listed: Container[str]) -> None:
-    """Raises `Forbidden` when an image of the config is for those only who may write the node as a whole: a file of the
-    node, or a registry at a loopback or private address that is not one of `listed`, the registries of the settings.
-    A name that means nothing passes: it is refused where it is resolved."""
+    """Checks the images of a config. Raises `Forbidden` when an image of the config is for those only who may write the
+    node as a whole: a file of the node, or a registry at a loopback or private address that is not one of `listed`, the
+    registries of the settings. A name that means nothing passes: it is refused where it is resolved."""
     for name in image_names(config):
         try:
             refusal = _for_operators(parse(name), listed)
@@ -35,7 +35,7 @@ def check_image_names(grant: Grant, config: MachineConfig, listed: Container[str
 
 
 def check_registry_name(grant: Grant, registry: str, listed: Container[str]) -> None:
-    """The same for a registry that is asked about a login. Raises `Forbidden`."""
+    """Checks a registry that is asked about a login, as `check_image_names` does. Raises `Forbidden`."""
     if _is_for_operators(registry, listed) and not grant.permits(_NODE):
         raise Forbidden(f"registry {registry[:200]!r}: {_INSIDE}")
 

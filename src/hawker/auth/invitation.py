@@ -33,9 +33,9 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     32 bytes. When it expires and how often it may be used stands at that node."""
 
     version: int = _VERSION
-    """1. Another number is refused as of another version of hawker."""
+    """The number of the invitation's form, 1. Another number is refused as of another version of hawker."""
     cluster: str
-    """What is to be joined; who joins shows it, and is refused where it is another one's."""
+    """The id of the cluster that is to be joined; who joins shows it, and is refused where it is another one's."""
     id: str
     secret: bytes
 
@@ -44,8 +44,8 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 def join_secret(root: Secret, invite: str) -> bytes:
-    """Of the invitation with this id: 32 bytes that only who holds the root token can make. So nothing secret of an
-    invitation is stored, and a new root token ends all of them."""
+    """The secret of the invitation with this id: 32 bytes that only a holder of the root token can make. So nothing
+    secret of an invitation is stored, and a new root token ends all of them."""
     return _derived(root.reveal().encode(), b"", b"hawker join secret 1\0" + invite.encode())
 
 
@@ -54,7 +54,7 @@ def to_text(invitation: Invitation) -> str:
 
 
 def from_text(text: str) -> Invitation:
-    """Raises `ValueError` when it is none, without what is in it."""
+    """The invitation that `text` is. Raises `ValueError` when it is none, without what is in it."""
     if not text.startswith(PREFIX) or len(text) > _MOST_TEXT:
         raise ValueError("not an invitation")
     packed = text.removeprefix(PREFIX)
@@ -72,7 +72,7 @@ class JoinAttempt(ValueObject, frozen=True):
     """A host that joins. `key` is its private key for this join, 32 bytes: whoever repeats a join shows the same."""
 
     invite: str
-    """The invitation's id."""
+    """The id of the invitation."""
     secret: bytes
     """The invitation's, 32 bytes."""
     key: bytes
@@ -91,7 +91,7 @@ class JoinAttempt(ValueObject, frozen=True):
         return proof_of(self.secret, self.invite, self.public, self.node)
 
     def opened(self, public: bytes, sealed: bytes) -> bytes:
-        """What the asked node sealed. Raises `ValueError` when whoever answered does not have the secret."""
+        """The bytes that the asked node sealed. Raises `ValueError` when whoever answered does not have the secret."""
         try:
             shared = X25519PrivateKey.from_private_bytes(self.key).exchange(X25519PublicKey.from_public_bytes(public))
             key = _answer_key(shared, self.secret, self.public, public)

@@ -28,7 +28,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """`key` names the issuer's key, `nonce` makes the token unlike any other; `issued_at` is Unix seconds."""
 
     version: int
-    """Of the token's form; one that is not known here is refused."""
+    """The version of the token's form; one that is not known here is refused."""
     key: bytes
     nonce: bytes
     issued_at: int

@@ -21,7 +21,7 @@ _FROM, _UNTIL = datetime(2020, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59,
 
 
 class NodeAuthority:
-    """Of one of the cluster's keys. Its own certificate is the same at every node."""
+    """The authority of one of the cluster's keys. Its own certificate is the same at every node."""
 
     def __init__(self, key: bytes) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(authority_key(key))
@@ -59,14 +59,14 @@ class NodeAuthority:
 
 
 def identity_of(node: NodeId, keys: Sequence[bytes]) -> str:
-    """What a node needs to speak TLS with the others, in PEM: its key and certificate, and after `AUTHORITIES` whom it
-    trusts. The first of the cluster's `keys` issues, all of them are trusted."""
+    """The identity of a node, with which it speaks TLS with the others, in PEM: its key and certificate, and after
+    `AUTHORITIES` whom it trusts. The first of the cluster's `keys` issues, all of them are trusted."""
     authorities = [NodeAuthority(key) for key in keys]
     return authorities[0].issue(node) + AUTHORITIES + "".join(each.pem for each in authorities)
 
 
 class NodePapers:
-    """What `identity_of` makes, made again when the cluster's keys are others."""
+    """The papers that `identity_of` makes, made again when the cluster's keys are others."""
 
     def __init__(self, node: NodeId, keys: Callable[[], Sequence[bytes]]) -> None:
         self._node = node

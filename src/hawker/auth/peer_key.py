@@ -22,17 +22,17 @@ def peer_token(key: bytes) -> str:
 
 
 def app_bundle_key(key: bytes) -> bytes:
-    """32 bytes."""
+    """The key of 32 bytes under which bundles of apps are sealed."""
     return _derived(key, b"hawker luggage")
 
 
 def presence_key(key: bytes) -> bytes:
-    """32 bytes: what hosts authenticate with when they are asked whether they are there."""
+    """The key of 32 bytes with which hosts authenticate when they are asked whether they are there."""
     return _derived(key, b"hawker presence")
 
 
 def authority_key(key: bytes) -> bytes:
-    """32 bytes: the private key of what issues the nodes' certificates."""
+    """The private key of 32 bytes of what issues the nodes' certificates."""
     return _derived(key, b"hawker node authority")
 
 
@@ -67,7 +67,7 @@ class PeerTokens:
         return Everything(_NODE, root=False)
 
     def own(self) -> Secret:
-        """What this node shows."""
+        """The token that this node shows."""
         return Secret(self._tokens()[0].decode())
 
     def _tokens(self) -> tuple[bytes, ...]:

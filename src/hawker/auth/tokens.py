@@ -25,7 +25,7 @@ from hawker.value_object import ValueObject
 
 
 class Ended(Protocol):
-    """What was revoked, as `tokens` and the answers about tokens ask it."""
+    """The tokens that were revoked, as `tokens` and the answers about tokens ask for them."""
 
     def __call__(self, ids: Sequence[str]) -> bool: ...
 
@@ -61,7 +61,7 @@ MAX_OFFERED = 16
 _SCHEMES = ("bearer", "flyv1")  # in any case, as RFC 9110 has it
 
 OrgOf = Callable[[str], str | None]
-"""From an app's name to its organization; None when there is no such app."""
+"""A function from an app's name to its organization; None when there is no such app."""
 Revoked = Callable[[Sequence[str]], bool]
 """Whether one of these ids was revoked."""
 
@@ -88,7 +88,7 @@ def _load(path: Path) -> Secret:
 
 
 class Offered(ValueObject, frozen=True):
-    """What a header brought that is good here: the root token, or macaroons with their chains of ids."""
+    """The tokens of a header that are good here: the root token, or macaroons with their chains of ids."""
 
     root: bool = False
     """The root token was among them: everything is allowed."""
@@ -113,7 +113,7 @@ class Tokens:
         return Narrowed(offered.macaroons, source, self._clock.now(), self._org_of)
 
     def read(self, authorization: str | None) -> Offered:
-        """Raises `Unauthorized`, with the reason that the last bad token gave."""
+        """The tokens that a header brought. Raises `Unauthorized`, with the reason that the last bad token gave."""
         reason = "send the header `Authorization: Bearer TOKEN`"
         good: list[Macaroon] = []
         for text in _listed(authorization):

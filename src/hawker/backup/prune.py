@@ -16,7 +16,7 @@ from hawker.value_object import ValueObject
 
 GRACE_S = 7 * 86_400.0
 DRAFTS_KEPT_S = 86_400.0
-"""The seconds that nobody is longer at one object: what is half written then has no writer any more."""
+"""The seconds after which nobody is at an object any more: what is half written then has no writer any more."""
 
 DAILY, WEEKLY = 7, 4
 

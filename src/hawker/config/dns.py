@@ -38,7 +38,7 @@ def asks_inside(dns: DnsConfig | None) -> bool:
 
 
 def complaints(dns: DnsConfig) -> Iterator[str]:
-    """What is wrong with it, each opening with the field's path."""
+    """The complaints about the config, each opening with the field's path."""
     yield from _too_many("nameservers", dns.nameservers, MAX_NAMESERVERS)
     yield from _too_many("searches", dns.searches, MAX_SEARCHES)
     yield from _too_many("options", dns.options, MAX_OPTIONS)

@@ -21,7 +21,7 @@ MOST_PLAIN_S = 10**12 - 1
 DURATION_PATTERN = rf"^\+?(?:{_NUMBER}{_UNIT})+$"
 """Every duration above nothing is of this form."""
 SECONDS_PATTERN = rf"^(?:{_PLAIN}|\+?(?:0|(?:{_NUMBER}{_UNIT})+))$"
-"""The same for what may also be a plain number, and may be nothing."""
+"""The form of a duration that may also be a plain number, and may be nothing."""
 
 
 def parse_duration(text: str) -> float:
@@ -43,7 +43,7 @@ def parse_seconds(text: str) -> float:
 
 
 def duration_complaints(field: str, value: str | int | None, least_s: float, most_s: float) -> Iterator[str]:
-    """What is wrong with a field that holds a duration, if anything; an absent one is right."""
+    """The complaint about a field that holds a duration, if there is one; an absent duration is right."""
     if not value:
         return
     try:

@@ -46,7 +46,7 @@ _PERFORMANCE = (1, 2, 4, 6, 8, 10, 12, 14, 16, 32, 64, 128)
 
 
 class Size(ValueObject, frozen=True):
-    """How large a machine is. `memory_mb` counts MiB, as everywhere in the Machines API."""
+    """The size of a machine. `memory_mb` counts MiB, as everywhere in the Machines API."""
 
     cpu_kind: str
     """`shared` or `performance`: whether the cpus may be oversold."""
@@ -82,7 +82,8 @@ def with_guest(config: MachineConfig) -> MachineConfig:
 
 
 class Persist(StrEnum):
-    """How long the writable layer of a root filesystem is kept: as long as an instance, a version, or the machine."""
+    """The time for which the writable layer of a root filesystem is kept: as long as an instance, a version, or the
+    machine."""
 
     NEVER = "never"
     RESTART = "restart"
@@ -93,20 +94,20 @@ _NUMBERED: Mapping[str, Persist] = {"0": Persist.NEVER, "1": Persist.NEVER, "2":
 
 
 def persistence(config: MachineConfig) -> Persist:
-    """What `rootfs.persist` says, else the deprecated `guest.persist_rootfs`, by name or by number."""
+    """The time that `rootfs.persist` says, else the deprecated `guest.persist_rootfs`, by name or by number."""
     if config.rootfs is not None and config.rootfs.persist:
         return Persist(config.rootfs.persist)
     return persist_of(config.guest.persist_rootfs if config.guest is not None else None) or Persist.NEVER
 
 
 def rootfs_mib(config: MachineConfig) -> int | None:
-    """How much the machine may write to its root filesystem; None: what its node gives to each."""
+    """The MiB that the machine may write to its root filesystem; None: what its node gives to each."""
     size_gb = config.rootfs.size_gb if config.rootfs is not None else None
     return size_gb * _MIB_PER_GB if size_gb else None
 
 
 def persist_of(given: int | str | None) -> Persist | None:
-    """None for what is neither a name nor a number of one."""
+    """The value that a name or a number means; None for what is neither a name nor a number of one."""
     text = str(given or 0)
     known = {**_NUMBERED, **{each.value: each for each in Persist}}
     return known.get(text)
@@ -118,7 +119,7 @@ def restart_policy(config: MachineConfig) -> tuple[Policy, int]:
 
 
 def policy_of(given: MachineRestart | None) -> tuple[Policy, int]:
-    """The same for whatever has one."""
+    """The restart policy of a machine or container, and how often it is tried again."""
     if given is None:
         return Policy.ON_FAILURE, MAX_RETRIES
     policy = Policy(given.policy) if given.policy else Policy.ON_FAILURE
@@ -131,7 +132,7 @@ def stop_config(config: MachineConfig) -> tuple[str, float]:
 
 
 def stop_of(given: StopConfig | None, signal: str, timeout_s: float) -> tuple[str, float]:
-    """The same, with these for what is not given."""
+    """The signal's full name and the seconds until SIGKILL, with `signal` and `timeout_s` for what is not given."""
     if given is None:
         return signal, timeout_s
     return signal_name(given.signal) if given.signal else signal, _seconds(given.timeout, timeout_s)
@@ -169,27 +170,27 @@ class Check(ValueObject, frozen=True):
     """One check with its defaults, the machine's own or a service's. `headers` may repeat a name. Times are seconds."""
 
     name: str
-    """In the answers of the API and in events; a service's is `servicecheck-NN-TYPE-PORT`."""
+    """The name in the answers of the API and in events; a service's is `servicecheck-NN-TYPE-PORT`."""
     type: str
     """`tcp`: a connection is enough; `http`: an answer of 200 to 299 is."""
     port: int
-    """In the machine, 1 to 65535, at its private address."""
+    """The port in the machine, 1 to 65535, at its private address."""
     interval_s: float
-    """From the end of one look to the next."""
+    """The seconds from the end of one look to the next."""
     timeout_s: float
     """A look that takes longer has failed."""
     grace_s: float
-    """From a start: so long a look that fails is repeated, at least every second, and is not told."""
+    """The seconds from a start in which a look that fails is repeated, at least every second, and is not told."""
     method: str
-    """Of the HTTP request, in capitals."""
+    """The method of the HTTP request, in capitals."""
     path: str
-    """Of the HTTP request, from the slash."""
+    """The path of the HTTP request, from the slash."""
     protocol: str
     """`http` or `https`; `tcp` checks ignore it."""
     tls_skip_verify: bool
     """Any certificate is good."""
     tls_server_name: str | None
-    """Whose certificate is wanted, also sent as SNI; None for the address."""
+    """The name for which the certificate must be, also sent as SNI; None for the address."""
     headers: tuple[tuple[str, str], ...]
 
 
@@ -235,7 +236,7 @@ SUCCESSES, FAILURES = 1, 3
 
 @dataclass(frozen=True, slots=True)
 class Healthcheck:
-    """One check of a container. It is asked first when `grace_s` is over; so many `successes` in a row make it passing,
+    """One check of a container. It is made first when `grace_s` is over; so many `successes` in a row make it passing,
     so many `failures` in a row critical. `stops`: the container is stopped then. Times are seconds."""
 
     container: str
@@ -253,10 +254,10 @@ class EffectiveTempDir(ValueObject, frozen=True):
     """A volume of the machine's containers, made fresh for each instance. Sizes count MiB."""
 
     name: str
-    """By which containers mount it; unique in the machine."""
+    """The name by which containers mount the directory; unique in the machine."""
     storage: Storage
     size_mib: int
-    """How much it may hold, in MiB."""
+    """The most MiB that the directory may hold."""
 
 
 def image_names(config: MachineConfig) -> list[str]:
@@ -272,7 +273,7 @@ def container_image(config: MachineConfig, container: Container) -> str:
 
 
 def container_restart(container: Container) -> tuple[Policy, int]:
-    """As for a machine: on-failure, and ten tries, when unset."""
+    """The restart policy of a container, as for a machine: on-failure, and ten tries, when unset."""
     return policy_of(container.restart)
 
 
@@ -282,7 +283,7 @@ def container_stop(config: MachineConfig, container: Container) -> tuple[str, fl
 
 
 def healthchecks(container: Container) -> tuple[Healthcheck, ...]:
-    """One without a name is called by its container and its place."""
+    """The checks of a container. A check without a name is called by its container and its place."""
     given = container.healthchecks or ()
     return tuple(_healthcheck(container, index, each) for index, each in enumerate(given))
 
@@ -304,7 +305,7 @@ def _healthcheck(container: Container, index: int, given: ContainerHealthcheck) 
 
 
 def temp_dirs(config: MachineConfig) -> tuple[EffectiveTempDir, ...]:
-    """On disk unless they ask for memory."""
+    """The shared directories of the machine's containers. They are on disk unless they ask for memory."""
     return tuple(_temp_dirs(config))
 
 

@@ -35,7 +35,7 @@ class Guest(Part, frozen=True, kw_only=True):
     gpu_kind: str | None = None  # small letters, digits and dashes; absent: no GPU
     gpus: int | None = None  # devices of that kind; absent: 1
     kernel_args: tuple[str, ...] | None = None
-    """Of a microVM's kernel, beside the node's own; those of `init` come with them."""
+    """The arguments of a microVM's kernel, beside the node's own; those of `init` come with them."""
     host_dedication_id: str | None = None  # refused: hosts are not dedicated
     persist_rootfs: int | str | None = None
     """The older way to say `rootfs.persist`: by its name, or 0 and 1 for never, 2 and 3 for the others."""
@@ -55,7 +55,7 @@ class Mount(Part, frozen=True, kw_only=True):
     volume: str | None = None
     """Id of a volume of the app."""
     name: str | None = None
-    """In its place the name of one that no machine has."""
+    """The name of a volume that no machine has, in place of `volume`."""
     path: str | None = None
     """Absolute, at most 1024 characters, below the root."""
     size_gb: int | None = None
@@ -63,7 +63,7 @@ class Mount(Part, frozen=True, kw_only=True):
     encrypted: bool | None = None
     """True: the volume has to be encrypted."""
     extend_threshold_percent: int | None = None
-    """1 to 99: when so much is used, the volume is extended; absent or 0: never."""
+    """The percentage, 1 to 99, that is used when the volume is extended; absent or 0: never."""
     add_size_gb: int | None = None
     """GiB that it is extended by each time."""
     add_size_percent: int | None = None  # refused: a volume grows by GiB
@@ -102,7 +102,7 @@ class CacheDrive(Part, frozen=True, kw_only=True):
 
 
 class DnsOption(Part, frozen=True, kw_only=True):
-    """Of resolv.conf(5): `ndots` as `name`, `2` as `value`, say."""
+    """An option of resolv.conf(5): `ndots` as `name`, `2` as `value`, say."""
 
     name: str | None = None
     value: str | None = None
@@ -125,7 +125,7 @@ class DnsConfig(Part, frozen=True, kw_only=True):
     options: tuple[DnsOption, ...] | None = None
     dns_forward_rules: tuple[DnsForwardRule, ...] | None = None
     hostname: str | None = None
-    """One label; absent: the machine's id."""
+    """The machine's host name, one label; absent: the machine's id."""
     hostname_fqdn: str | None = None
     """A whole domain name, which the machine has beside."""
 
@@ -150,7 +150,7 @@ class Static(Part, frozen=True, kw_only=True):
 
 
 class HttpHeader(Part, frozen=True, kw_only=True):
-    """One line for each of `values`; `name` and values are printable."""
+    """A header with one line for each of `values`; `name` and values are printable."""
 
     name: str | None = None
     values: tuple[str, ...] | None = None
@@ -161,22 +161,22 @@ class MachineCheck(TimedPart, frozen=True, kw_only=True):
 
     type: Literal["tcp", "http"] | None = None
     port: int | None = None
-    """1 to 65535."""
+    """The port, 1 to 65535."""
     interval: str | int | None = None
-    """From the end of one look to the next, 1 s to a day; absent: 15 s. A number is nanoseconds."""
+    """The time from the end of one look to the next, 1 s to a day; absent: 15 s. A number is nanoseconds."""
     timeout: str | int | None = None
-    """Up to 60 s; absent: 10 s."""
+    """The time after which a look has failed, up to 60 s; absent: 10 s."""
     grace_period: str | int | None = None
-    """From a start, up to a day: so long failures are not told; absent: 5 s."""
+    """The time from a start in which failures are not told, up to a day; absent: 5 s."""
     method: str | None = None
-    """Of HTTP; absent: GET."""
+    """The method of HTTP; absent: GET."""
     path: str | None = None
-    """From the slash; absent: `/`."""
+    """The path, from the slash; absent: `/`."""
     protocol: Literal["http", "https"] | None = None
     tls_skip_verify: bool | None = None
     """Any certificate will do."""
     tls_server_name: str | None = None
-    """Whose certificate is wanted; absent: the address's."""
+    """The name for which the certificate must be; absent: the address's."""
     headers: tuple[HttpHeader, ...] | None = None
     kind: Literal["informational", "readiness"] | None = None
 
@@ -210,23 +210,23 @@ class Init(Part, frozen=True, kw_only=True):
     swap_size_mb: int | None = None
     """MiB, 0 to 65536; absent: none."""
     kernel_args: tuple[str, ...] | None = None
-    """Of a microVM's kernel, beside the node's own."""
+    """The arguments of a microVM's kernel, beside the node's own."""
 
 
 class MachineProcess(Part, frozen=True, kw_only=True):
     exec: tuple[str, ...] | None = None
     """The whole command; the image's and the machine's count for nothing."""
     entrypoint: tuple[str, ...] | None = None
-    """In place of the image's."""
+    """The program that stands in place of the image's."""
     cmd: tuple[str, ...] | None = None
-    """In place of the image's."""
+    """The arguments that stand in place of the image's."""
     env: dict[str, str] | None = None
     """Variables beside the machine's, and before them."""
     user: str | None = None
-    """In place of the image's."""
+    """The user that stands in place of the image's."""
     secrets: tuple[MachineSecret, ...] | None = None
     ignore_app_secrets: bool | None = None
-    """Of the app's secrets it gets those alone that `secrets` names."""
+    """The process gets only those of the app's secrets that `secrets` names."""
     env_from: tuple[EnvFrom, ...] | None = None
 
 
@@ -257,9 +257,9 @@ class StopConfig(TimedPart, frozen=True, kw_only=True):
     durations: ClassVar[tuple[str, ...]] = ("timeout",)
 
     signal: str | None = None
-    """Its name or number; absent: SIGINT."""
+    """The signal's name or number; absent: SIGINT."""
     timeout: str | int | None = None
-    """Until SIGKILL, up to 300 s; absent: 5 s. A number is nanoseconds."""
+    """The time until SIGKILL, up to 300 s; absent: 5 s. A number is nanoseconds."""
 
 
 # The shape of a machine's services: what the edge will route to it. Field meanings: contract section 2.
@@ -269,18 +269,18 @@ class Concurrency(Part, frozen=True, kw_only=True):
     type: str | None = None
     """`connections` or `requests`: what is counted."""
     soft_limit: int | None = None
-    """From so many on other machines are taken first; 0 to 1000000."""
+    """The number from which other machines are taken first; 0 to 1000000."""
     hard_limit: int | None = None
-    """So many at once and no more, no less than `soft_limit`; absent or 0: no limit."""
+    """The most at once, no less than `soft_limit`; absent or 0: no limit."""
 
 
 class TlsOptions(Part, frozen=True, kw_only=True):
     alpn: tuple[str, ...] | None = None
     """Protocols that are offered; of an HTTP port h2 and http/1.1 alone count."""
     versions: tuple[str, ...] | None = None
-    """`TLSv1.2`, `TLSv1.3`; absent: both."""
+    """The versions that are spoken, `TLSv1.2`, `TLSv1.3`; absent: both."""
     default_self_signed: bool | None = None
-    """For names without a certificate one is shown that is signed by itself."""
+    """The edge shows a certificate signed by itself for names without one."""
 
 
 class HttpResponseOptions(Part, frozen=True, kw_only=True):
@@ -290,12 +290,12 @@ class HttpResponseOptions(Part, frozen=True, kw_only=True):
 
 class ReplayCache(Part, frozen=True, kw_only=True):
     path_prefix: str | None = None
-    """What paths begin with that it is for; a star at its end says no more."""
+    """The beginning of the paths that it is for; a star at its end says no more."""
     ttl_seconds: int | None = None
-    """How long a replay is kept, 10 to 86400; what is out of that counts as the nearer end."""
+    """The seconds for which a replay is kept, 10 to 86400; what is out of that counts as the nearer end."""
     type: Literal["cookie", "header"] | None = None
     name: str | None = None
-    """Of the cookie or field that tells sessions apart."""
+    """The name of the cookie or field that tells sessions apart."""
     allow_bypass: bool | None = None
     """A client may ask for its request not to be answered from it."""
 
@@ -316,11 +316,11 @@ class ProxyProtoOptions(Part, frozen=True, kw_only=True):
 
 class Port(Part, frozen=True, kw_only=True):
     port: int | None = None
-    """1 to 65535, at the host."""
+    """The port at the host, 1 to 65535."""
     start_port: int | None = None  # in place of `port`: the first of a range
     end_port: int | None = None  # the last of it, no less
     handlers: tuple[str, ...] | None = None
-    """What the edge does with a connection: `tls`, `http` and so on; none: it is passed on as it is."""
+    """The handlers of a connection in the edge: `tls`, `http` and so on; none: it is passed on as it is."""
     force_https: bool | None = None
     """Plain requests are answered with where HTTPS is."""
     tls_options: TlsOptions | None = None
@@ -335,9 +335,9 @@ class ServiceCheck(TimedPart, frozen=True, kw_only=True):
     durations: ClassVar[tuple[str, ...]] = ("interval", "timeout", "grace_period")
 
     type: str | None = None
-    """`tcp` or `http`."""
+    """The kind of check, `tcp` or `http`."""
     port: int | None = None
-    """1 to 65535; absent: the service's."""
+    """The port, 1 to 65535; absent: the service's."""
     interval: str | int | None = None
     timeout: str | int | None = None
     grace_period: str | int | None = None
@@ -354,16 +354,17 @@ class Service(Part, frozen=True, kw_only=True):
     `force_instance_description` are kept, and not acted on."""
 
     protocol: str | None = None
-    """`tcp` or `udp`; absent: tcp."""
+    """The protocol, `tcp` or `udp`; absent: tcp."""
     internal_port: int | None = None
-    """1 to 65535, in the machine."""
+    """The port in the machine, 1 to 65535."""
     ports: tuple[Port, ...] | None = None
     concurrency: Concurrency | None = None
     autostart: bool | None = None
     """A request starts the machine when it is off."""
     autostop: bool | Literal["off", "stop", "suspend"] | None = None
     min_machines_running: int | None = None
-    """So many machines of the service on its host are not let rest for want of requests; 0 to 1000000, absent: 0."""
+    """The number of the service's machines on its host that do not rest for want of requests; 0 to 1000000, absent:
+    0."""
     checks: tuple[ServiceCheck, ...] | None = None
     force_instance_key: str | None = None
     force_instance_description: str | None = None
@@ -440,18 +441,19 @@ class Container(Part, frozen=True, kw_only=True):
 
 
 class MachineConfig(Part, frozen=True, kw_only=True):
-    """What a user orders. A field that is understood but not served yet is refused by name, never dropped."""
+    """The config of a machine, as a user orders it. A field that is understood but not served yet is refused by name,
+    never dropped."""
 
     image: str | None = None
     """A reference of at most 1024 characters; with containers that of those that name none."""
     env: dict[str, str] | None = None
-    """At most 128 KiB of names and values."""
+    """The names and values of variables, at most 128 KiB."""
     init: Init | None = None
     guest: Guest | None = None
     size: str | None = None
     """A size by name, `shared-cpu-2x` say, in place of `guest`."""
     metadata: dict[str, str] | None = None
-    """At most 64 KiB of keys and values; some keys have a meaning for the platform."""
+    """The keys and values, at most 64 KiB; some keys have a meaning for the platform."""
     files: tuple[File, ...] | None = None
     processes: tuple[MachineProcess, ...] | None = None
     checks: dict[str, MachineCheck] | None = None
@@ -467,7 +469,7 @@ class MachineConfig(Part, frozen=True, kw_only=True):
     volumes: tuple[ContainerVolume, ...] | None = None
     schedule: Literal["hourly", "daily", "weekly", "monthly"] | None = None
     standbys: tuple[str, ...] | None = None
-    """At most 16 ids of machines that this one, which is off, takes the place of when their host is lost."""
+    """The ids, at most 16, of machines that this one, which is off, takes the place of when their host is lost."""
     dns: DnsConfig | None = None
     metrics: Metrics | None = None
     statics: tuple[Static, ...] | None = None

@@ -18,7 +18,7 @@ APART_FROM = "hawker_apart_from"
 
 
 class Spread(StrEnum):
-    """How much the machines of one app keep away from each other: not at all, as far as it costs little (the usual), or
+    """The distance that the machines of one app keep from each other: none, as far as it costs little (the usual), or
     never two on one node."""
 
     OFF = "off"
@@ -34,14 +34,14 @@ class Placement(ValueObject, frozen=True, kw_only=True):
     spread: Spread = Spread.SOFT
 
     def metadata(self) -> dict[str, str]:
-        """What says the same in a config."""
+        """The metadata that says the same in a config."""
         said = {LABELS: ",".join(f"{key}={value}" for key, value in self.labels.items()), DRIVER: self.driver or ""}
         said[SPREAD] = "" if self.spread is Spread.SOFT else self.spread.value
         return {key: value for key, value in said.items() if value}
 
 
 def placement_of(config: MachineConfig) -> Placement:
-    """Raises `Unprocessable` naming the key."""
+    """The placement that a config's metadata asks for. Raises `Unprocessable` naming the key."""
     metadata = config.metadata or {}
     try:
         spread = Spread(metadata.get(SPREAD) or Spread.SOFT)
@@ -58,7 +58,7 @@ def apart_from(config: MachineConfig) -> tuple[str, ...]:
 
 
 def parse_labels(text: str) -> dict[str, str]:
-    """From "KEY=VALUE,KEY=VALUE". Raises `Unprocessable`."""
+    """The labels of a text "KEY=VALUE,KEY=VALUE". Raises `Unprocessable`."""
     found: dict[str, str] = {}
     for pair in filter(None, (each.strip() for each in text.split(","))):
         key, equals, value = pair.partition("=")

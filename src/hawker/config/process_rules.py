@@ -21,7 +21,8 @@ SIGNAL_NAMES, SIGNAL_NUMBERS = tuple(_NAMES), tuple(sorted(set(_NAMES.values()))
 
 
 def signal_number(value: str | int) -> int:
-    """From "SIGTERM", "TERM", "term", 15 or "15". Raises `ValueError` when there is no such signal."""
+    """The number of the signal "SIGTERM", "TERM", "term", 15 or "15". Raises `ValueError` when there is no such
+    signal."""
     if isinstance(value, str) and not value.isascii():
         raise ValueError(f"{value!r} is not a signal")
     if isinstance(value, int) or value.isdecimal():
@@ -134,7 +135,7 @@ def run_complaints(path: str, runs: Runs) -> Iterator[str]:
 
 
 def env_complaints(path: str, env: dict[str, str] | None) -> Iterator[str]:
-    """What is too large is looked at no further: the event loop waits meanwhile."""
+    """The complaints about variables. What is too large is looked at no further: the event loop waits meanwhile."""
     if bytes_of(env) > MAX_ENV_BYTES:
         yield f"{path} is larger than {MAX_ENV_BYTES} bytes"
         return
@@ -165,7 +166,7 @@ def files_complaints(path: str, files: tuple[File, ...]) -> Iterator[str]:
 
 
 def raw_bytes(files: Iterable[File]) -> int:
-    """How large the contents are that are given in the config itself, once they are decoded."""
+    """The bytes of the contents that are given in the config itself, once they are decoded."""
     return sum(len(file.raw_value or "") for file in files) * 3 // 4
 
 

@@ -32,7 +32,7 @@ else:
 
 
 class Attached(Protocol):
-    """What the driver that will run the machine can do about it (`runtime.driver.Features` is one)."""
+    """The part of the driver's features that GPUs depend on (`runtime.driver.Features` is one)."""
 
     @property
     def driver(self) -> str: ...
@@ -41,7 +41,7 @@ class Attached(Protocol):
 
 
 def demand_of(config: MachineConfig) -> "gpu.Demand | None":
-    """None: no GPU. A kind without a number is one device."""
+    """The GPUs that a config asks for; None: no GPU. A kind without a number is one device."""
     given = config.guest
     if given is None or not given.gpu_kind:
         return None
@@ -76,9 +76,9 @@ class UnservedField(ValueObject, frozen=True):
     """A field by its path, `[]` for each item and `{}` for each value. `harmless` values ask for nothing."""
 
     path: str
-    """From the config's root, `mounts[].path` say."""
+    """The path of the field from the config's root, `mounts[].path` say."""
     reason: str
-    """What a person is told, with what to use instead."""
+    """The text that a person is told, with what to use instead."""
     harmless: tuple[object, ...] = ()
 
 
@@ -138,7 +138,7 @@ MAX_ROOTFS_GB = 500
 
 
 class Sized(Protocol):
-    """What the driver that will run the machine can do about it (`runtime.driver.Features` is one)."""
+    """The part of the driver's features that sizes and disks depend on (`runtime.driver.Features` is one)."""
 
     @property
     def driver(self) -> str: ...
@@ -173,7 +173,8 @@ def persist(config: MachineConfig) -> Iterator[str]:
 
 
 def unserved(config: MachineConfig, served: Sized) -> Iterator[str]:
-    """What the node's driver cannot do, each with its reason. Takes configs of which `persist` has nothing to say."""
+    """The complaints about what the node's driver cannot do, each with its reason. Takes configs of which `persist` has
+    nothing to say."""
     start = f"is not served by this node's driver ({served.driver}):"
     if persistence(config) is not Persist.NEVER and not served.rootfs:
         yield f"rootfs.persist {start} its machines have no root filesystem"
@@ -254,7 +255,7 @@ MAX_MOUNTS = 1
 MAX_PATH_CHARS = 1024
 MAX_GB = 1_000_000
 PLATFORM_PATHS = ("/proc", "/sys", "/dev", "/.hawker", "/.fly")
-"""Where the platform's own mounts are, each directly below the root."""
+"""The places of the platform's own mounts, each directly below the root."""
 
 
 def mounts(config: MachineConfig) -> Iterator[str]:
@@ -313,7 +314,7 @@ MAX_PROCESSES = 16
 
 
 class Served(Sized, Attached, Protocol):
-    """What the driver that will run the machine can do (`runtime.driver.Features` is one)."""
+    """The features of the driver that will run the machine (`runtime.driver.Features` is one)."""
 
     @property
     def containers(self) -> bool: ...

@@ -212,7 +212,7 @@ def _static(static: Static) -> Iterator[str]:
 
 
 def metrics(config: MachineConfig) -> Iterator[str]:
-    """Without a port there is no endpoint."""
+    """The complaints about the endpoint of metrics. Without a port there is no endpoint."""
     given = config.metrics
     if given is None or (given.port is None and not given.path and not given.https):
         return
@@ -239,7 +239,7 @@ def standbys(config: MachineConfig) -> Iterator[str]:
 
 
 def kept_only(config: MachineConfig) -> Iterator[str]:
-    """What a config says and nobody acts on: it is kept, and without effect. A sentence each."""
+    """The sentences about what a config says and nobody acts on: it is kept, and without effect."""
     if config.statics:
         yield "statics are kept and not served"
     if not config.services and config.disable_machine_autostart is not None:

@@ -34,8 +34,8 @@ Commit: TypeAlias = Callable[[Tx], None]
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """What a run works on; at most one run per resource is active. `kind` is a word of the room that owns the flow,
-    such as `machine`; `id` is unique within the kind."""
+    """The resource that a run works on; at most one run per resource is active. `kind` is a word of the room that owns
+    the flow, such as `machine`; `id` is unique within the kind."""
 
     kind: str
     id: str
@@ -97,28 +97,30 @@ class Backoff(ValueObject, frozen=True):
             raise ValueError("a backoff needs 0 <= first_s <= cap_s")
 
     def wait_s(self, attempt: int, jitter: float) -> float:
-        """How long to wait after failed attempt `attempt` (from 1). `jitter` is uniform in [0, 1)."""
+        """The seconds to wait after failed attempt `attempt` (from 1). `jitter` is uniform in [0, 1)."""
         return float((0.5 + jitter / 2) * min(self.cap_s, self.first_s * 2 ** min(attempt - 1, 63)))
 
 
 class StepContext(Protocol[D_co, I_co]):
-    """What a step is given: its run, what the run was accepted with, and the runner's dependencies and clock."""
+    """The context that a step is given: its run, what the run was accepted with, and the runner's dependencies and
+    clock."""
 
     @property
     def run_id(self) -> RunId:
-        """The same for all attempts and after a crash, so what a step makes can be named after it."""
+        """The id of the run, the same for all attempts and after a crash, so what a step makes can be named after
+        it."""
 
     @property
     def resource(self) -> Resource:
-        """What the run works on."""
+        """The resource that the run works on."""
 
     @property
     def input(self) -> I_co:
-        """What the run was accepted with; it never changes."""
+        """The input that the run was accepted with; it never changes."""
 
     @property
     def deps(self) -> D_co:
-        """What the runner was built with, shared by all steps."""
+        """The dependencies that the runner was built with, shared by all steps."""
 
     @property
     def clock(self) -> Clock:
@@ -126,16 +128,17 @@ class StepContext(Protocol[D_co, I_co]):
 
     @property
     def attempt(self) -> int:
-        """1 for the first try."""
+        """The number of the attempt, 1 for the first try."""
 
     def result(self, step: str, type: type[T]) -> T:
-        """What an earlier step of this run recorded. Raises `LookupError` when that step has not finished."""
+        """The result that an earlier step of this run recorded. Raises `LookupError` when that step has not
+        finished."""
 
     def finished(self, step: str) -> bool:
         """Whether the step's completion is recorded. An undo asks it about its own step, which may be half made."""
 
     def reach(self, point: str) -> None:
-        """One of the points that the step declares: here a test may kill the process."""
+        """Reaches one of the points that the step declares: here a test may kill the process."""
 
     async def child(self, flow: str, resource: Resource, input: msgspec.Struct) -> Any:
         """Start the run of `flow` on another resource, or join the one of the same flow that is active there; wait for
@@ -187,7 +190,7 @@ def _check_points(step: Step) -> None:
 
 
 class Ending(Enum):
-    """How a run ended: every step done, given up, or stopped on request. The last two have been undone."""
+    """The end of a run: every step done, given up, or stopped on request. The last two have been undone."""
 
     DONE = "done"
     FAILED = "failed"
@@ -240,8 +243,8 @@ def _fields_of(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
 
 
 class EndedRun(ValueObject, Generic[I_co], frozen=True):
-    """What `on_end` sees. `error` is the text of the fault, None for a run that is done; `now` is Unix seconds; `deps`
-    are the runner's."""
+    """The ended run as `on_end` sees it. `error` is the text of the fault, None for a run that is done; `now` is Unix
+    seconds; `deps` are the runner's."""
 
     run_id: RunId
     resource: Resource
@@ -253,7 +256,7 @@ class EndedRun(ValueObject, Generic[I_co], frozen=True):
 
 
 class WhenBusy(Enum):
-    """What accepting a run does when its resource has an active one."""
+    """The way in which a run is accepted when its resource has an active one."""
 
     QUEUE = "queue"  # accept it; it begins when all runs before it have ended
     REFUSE = "refuse"  # raise a conflict that names the active run

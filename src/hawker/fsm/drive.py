@@ -118,8 +118,8 @@ D = TypeVar("D")
 
 
 class Engine(ValueObject, Generic[D], frozen=True):
-    """What all drives of a runner share. `settled` waits until a run has ended, `owner_of` says in whose share the work
-    of a run counts."""
+    """The parts that all drives of a runner share. `settled` waits until a run has ended, `owner_of` says in whose
+    share the work of a run counts."""
 
     store: Store
     ledger: Ledger

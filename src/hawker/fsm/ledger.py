@@ -123,8 +123,8 @@ class Ledger:
         return child_id
 
     def step(self, tx: Tx, run_id: RunId, event: Event, record: StepRecord, commit: Commit | None) -> Run:
-        """One attempt's record, what the step commits, and what follows from it, together. Nothing of it for a run that
-        was cancelled, and so ended, while its step came to its end."""
+        """Writes one attempt's record, what the step commits, and what follows from it, together. Writes nothing of it
+        for a run that was cancelled, and so ended, while its step came to its end."""
         stored, run = self._caught_up(tx, run_id)
         if run.state in ENDED:
             return run
@@ -256,7 +256,7 @@ class Ledger:
         tx.on_commit(partial(self._on_begun, after))
 
     def resume(self, tx: Tx) -> list[Run]:
-        """At boot: every unended run, under today's flows."""
+        """Resumes every unended run at boot, under today's flows."""
         runs = []
         for run in journal.open_runs(tx):
             after = run

@@ -22,11 +22,11 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str
     kind: str = ""
     scope: str = ""
-    """Of `NoRoom`: host, region or quota; else empty."""
+    """The scope of `NoRoom`: host, region or quota; else empty."""
     shortfall: dict[str, int] = {}
-    """Of `NoRoom`: how much is missing, by resource, each 1 or more."""
+    """The amounts that are missing, of `NoRoom`, by resource, each 1 or more."""
     nearest: str | None = None
-    """Of `NoRoom`: the nearest region that has room, None where none has."""
+    """The nearest region that has room, of `NoRoom`; None where none has."""
 
     @property
     def status(self) -> int:
@@ -95,17 +95,17 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: RunId
     flow: str
-    """The flow's name."""
+    """The name of the flow."""
     definition: str
     """A hash of the flow's steps when the run began; another one parks a run whose step is gone."""
     resource: Resource
     input: bytes
-    """What the flow was given, as MessagePack of its input type."""
+    """The input that the flow was given, as MessagePack of its input type."""
     state: State
     step: str
     accepted_at: float
     attempt: int = 1
-    """Of the step that is next, 1 or more."""
+    """The number of the attempt of the step that is next, 1 or more."""
     finished: tuple[str, ...] = ()
     records: int = 0  # how many attempts are in the history
     started_at: float | None = None
@@ -124,18 +124,18 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     vain_resumes: int = 0  # of these, the last ones in a row that recorded nothing; see `transition.resumed`
     epoch: str = ""  # of the host, when its steps began; see `Runner`
     note: str = ""
-    """What the run waits for or was told last, in words; empty for nothing."""
+    """The text of what the run waits for or was told last; empty for nothing."""
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
-    """What counting runs needs of a `Run`."""
+    """The part of a `Run` that is needed to count runs."""
 
     id: RunId
     state: State
 
 
 class StepStatus(StrEnum):
-    """How one attempt of a step, or of its undo, ended; stored in its record."""
+    """The end of one attempt of a step, or of its undo; stored in its record."""
 
     DONE = "done"
     RETRY = "retry"
@@ -149,17 +149,17 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attempt of a step or of its undo."""
 
     step: str
-    """The step's name."""
+    """The name of the step."""
     attempt: int
-    """1 or more; counts for each step anew."""
+    """The number of the attempt, 1 or more; counts for each step anew."""
     outcome: StepStatus
     started_at: float
-    """Unix seconds."""
+    """The time at which the attempt began, in Unix seconds."""
     ended_at: float
-    """Unix seconds."""
+    """The time at which the attempt ended, in Unix seconds."""
     fault: Fault | None = None
     result: bytes | None = None
-    """What the step gave to later ones, as MessagePack; None for nothing."""
+    """The result that the step gave to later ones, as MessagePack; None for nothing."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

@@ -136,8 +136,8 @@ class Runner(Generic[D]):
                 self._log.error("steps cannot be recorded yet", extra={"reason": str(error)})
 
     async def leave(self) -> None:
-        """To be called before `serve` is cancelled on purpose: a run that daemon after daemon ends at is stuck at last,
-        and an orderly end does not count. Raises `Unavailable`."""
+        """Leaves the runs in good order. To be called before `serve` is cancelled on purpose: a run that daemon after
+        daemon ends at is stuck at last, and an orderly end does not count. Raises `Unavailable`."""
         await self._store.write(self._ledger.leave, Durability.ORDERED)
 
     async def wait(self, run_id: RunId, timeout_s: float) -> RunView:
@@ -192,7 +192,7 @@ class Runner(Generic[D]):
             return [self._view(run) for run in islice(runs, limit)]
 
     def open_states(self) -> Counter[State]:
-        """How many runs that have not ended are in each state."""
+        """The number of runs in each state that have not ended."""
         return Counter(shown_state(run.state, self._waiting_for(run.id)) for run in journal.open_states(self._store))
 
     def queues(self) -> Sequence[QueueView]:

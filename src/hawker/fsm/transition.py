@@ -318,7 +318,7 @@ class Verdict(ValueObject, frozen=True):
     event: Event | None
     fault: Fault | None = None
     result: bytes | None = None
-    """What the step gives to later ones, as MessagePack; None for nothing."""
+    """The result that the step gives to later ones, as MessagePack; None for nothing."""
     commit: Commit | None = None
     hand_off: HandOff | None = None
     late: bool = False

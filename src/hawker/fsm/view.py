@@ -17,7 +17,7 @@ class RunView(ValueObject, frozen=True, kw_only=True):
 
     run_id: RunId
     flow: str
-    """The flow's name."""
+    """The name of the flow."""
     definition: str
     """A hash of the flow's steps when the run began."""
     resource: Resource
@@ -25,7 +25,7 @@ class RunView(ValueObject, frozen=True, kw_only=True):
     step: str
     """The name of the first step whose end is not recorded, or that is to be undone next."""
     attempt: int
-    """Of that step, 1 or more."""
+    """The number of the attempt of that step, 1 or more."""
     finished: tuple[str, ...]
     """Names of the steps that are done and not undone, in order."""
     input: Any
@@ -38,13 +38,13 @@ class RunView(ValueObject, frozen=True, kw_only=True):
     fault: Fault | None
     waiting_for: str  # "", "turn", "time", "operator", "queue NAME" or "run ID"
     note: str
-    """What the run was told last, in words; empty for nothing."""
+    """The text that the run was told last; empty for nothing."""
     parent: RunId | None
     children: tuple[RunId, ...]
     handed_from: RunId | None
     handed_to: RunId | None
     resumes: int
-    """How many daemons took it up again, 0 or more."""
+    """The number of daemons that took the run up again, 0 or more."""
 
     @property
     def ended(self) -> bool:
@@ -52,7 +52,7 @@ class RunView(ValueObject, frozen=True, kw_only=True):
 
     @property
     def error(self) -> str | None:
-        """What a person reads about a run that failed, was cancelled or is stuck."""
+        """The text that a person reads about a run that failed, was cancelled or is stuck; None for other runs."""
         if self.state is State.STUCK and self.note:
             return self.note
         return None if self.fault is None else self.fault.text
@@ -65,16 +65,16 @@ class RunView(ValueObject, frozen=True, kw_only=True):
 
 class StepView(ValueObject, frozen=True, kw_only=True):
     step: str
-    """The step's name."""
+    """The name of the step."""
     attempt: int
-    """1 or more; counts for each step anew."""
+    """The number of the attempt, 1 or more; counts for each step anew."""
     outcome: StepStatus
     started_at: float
-    """Unix seconds."""
+    """The time at which the attempt began, in Unix seconds."""
     ended_at: float
-    """Unix seconds."""
+    """The time at which the attempt ended, in Unix seconds."""
     error: str | None
-    """What went wrong, in words; None if it ended well."""
+    """The error in words; None if the attempt ended well."""
     result: Any
 
 
@@ -82,9 +82,9 @@ class QueueView(ValueObject, frozen=True, kw_only=True):
     """A named queue: how many steps it lets go on at once, how many do, how many runs wait."""
 
     name: str
-    """As flows name it."""
+    """The name of the queue, as flows name it."""
     limit: int
-    """1 or more."""
+    """The most runs of the queue at a time, 1 or more."""
     active: int
     """Steps, 0 to `limit`."""
     waiting: int

@@ -87,7 +87,7 @@ class AppHandlers:
         handlers.on(DELETE_APP, self.delete)
 
     async def list(self, call: Call[NoParams, ListAppsQuery, None]) -> AppList:
-        """Those that the caller's token may see."""
+        """The apps that the caller's token may see."""
         every = [] if call.query.app_role else self._apps.list(call.query.org_slug)
         grant = call.grant
         records = [app for app in every if grant.permits(Attempt(Action.READ, org=app.org, app=app.name))]

@@ -41,7 +41,7 @@ else:
 
 
 class FleetSide(ValueObject, frozen=True, kw_only=True):
-    """What the worker's answers take from its fleet: nothing on a node that is alone. In a fleet (`in_fleet`)
+    """The parts of its fleet that the worker's answers take: nothing on a node that is alone. In a fleet (`in_fleet`)
     other nodes keep the numbers of networks, too. `wrong_clocks` are nodes, and what is wrong with the clock of each;
     `agent_findings` tells what is wrong with an agent that keeps the catalog."""
 
@@ -71,7 +71,7 @@ def node_info_of(worker: AssembledWorker) -> OwnInfo:
 
 
 def intake_of(worker: AssembledWorker, ledger: OrderLedger, bundles: AppBundles | None = None) -> OrderIntake:
-    """Where this worker's orders become machines."""
+    """The intake at which this worker's orders become machines."""
     return OrderIntake(
         worker.node,
         worker.deps,

@@ -174,7 +174,7 @@ class CertificateHandlers:
         return self._detail(app, _Kept(kept.hostname, None, kept.order), gone=_gone(kept.hostname))
 
     async def delete_ordered(self, call: Call[CertificateParams, NoQuery, None]) -> CertificateDetail:
-        """One that was imported stays."""
+        """Deletes a certificate that was ordered, and its order. A certificate that was imported stays."""
         app, kept = self._found(call.params)
         await self._orders.delete(app.name, kept.hostname)
         if kept.record is not None and not kept.record.ordered:

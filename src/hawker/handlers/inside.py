@@ -217,7 +217,8 @@ class InsideHandlers:
     async def attach(
         self, call: Call[MachineParams, NoQuery, AttachRequest], channel: SocketChannel[TerminalOutput, TerminalInput]
     ) -> None:
-        """What was written before comes first, then the process's output as it comes."""
+        """Attaches a terminal to a process. What was written before comes first, then the process's output as it
+        comes."""
         record = self._started(call.params)
         with self._execs.hold_now(record.app), self._inside.hold_now(record.id):
             session, position = await self._attached(record.id, call.body)

@@ -49,8 +49,9 @@ class AppLogHandlers:
 
     @answers(NODE_LOG)
     async def read(self, call: Call[AppParams, NodeLogQuery, None]) -> NodeLogPart:
-        """What is there, and for who begins to read also what was about to be; where that is nothing, what comes within
-        the time that the caller has. `more` without lines: it has looked at much that is not wanted."""
+        """The lines that are there, and for a caller who begins to read also those that were about to be; where that is
+        nothing, what comes within the time that the caller has. `more` without lines: it has looked at much that is not
+        wanted."""
         app, query = self._apps.get(self._store, call.params.app_name).name, call.query
         if self._logs is None:
             return NodeLogPart(lines=(), position=-1 if query.after is None else query.after)

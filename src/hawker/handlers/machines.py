@@ -81,7 +81,7 @@ class MachineFinder:
         self._apps = apps
 
     def find(self, params: MachineParams | MetadataKeyParams) -> MachineRecord:
-        """Raises `NotFound` for the app first, then for the machine."""
+        """The record of the machine that a path names. Raises `NotFound` for the app first, then for the machine."""
         app = self._apps.get(self._store, params.app_name)
         return self._table.find(self._store, app.name, params.machine_id)
 

@@ -46,14 +46,14 @@ _STATES = Bucket(MACHINES.name, _StateOnly)
 
 
 class MeasuredFleet(Protocol):
-    """What is measured of a fleet."""
+    """The figures of a fleet that are measured."""
 
     @property
     def members(self) -> Sequence[Member]: ...
 
     @property
     def vitals(self) -> Callable[[], Vitals | None]:
-        """How the catalog's replication does; None where an agent keeps the catalog."""
+        """The state of the catalog's replication; None where an agent keeps the catalog."""
 
 
 class MetricsHandlers:

@@ -84,7 +84,7 @@ from hawker.worker.moves.scheduled import ScheduledMoves
 from hawker.worker.moves.unit import unit_resource
 
 CANCEL_S = 25.0
-"""How long the answer to a cancel waits for the machine to be as it was."""
+"""The seconds that the answer to a cancel waits for the machine to be as it was."""
 
 
 T = TypeVar("T")

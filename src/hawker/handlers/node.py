@@ -71,12 +71,12 @@ class NodeHandlers:
         return await self._info.whole()
 
     async def regions(self, call: Call[NoParams, NoQuery, None]) -> RegionList:
-        """This node's own."""
+        """The region of this node."""
         return region_list((self._node.region,), self._node.region)
 
 
 class OwnInfo(ValueObject, frozen=True, kw_only=True):
-    """What the node is, has and holds when asked. `started_at` is Unix seconds, `edge_processes` 1 to
+    """The facts of what the node is, has and holds when asked. `started_at` is Unix seconds, `edge_processes` 1 to
     8."""
 
     node: NodeRecord
@@ -136,7 +136,7 @@ _FILE = "backup.db"
 
 
 AgentFindings: TypeAlias = Callable[[], Awaitable[Sequence[str]]]
-"""What is wrong with an agent that keeps the catalog, in words for people. Bounded in time; raises nothing."""
+"""The troubles of an agent that keeps the catalog, in words for people. Bounded in time; raises nothing."""
 
 
 class DoctorHandlers:

@@ -99,7 +99,7 @@ class OperationHandlers:
         return StartAnswer(previous_state=before, migrated=False, new_host="")
 
     async def stop(self, call: Call[MachineParams, NoQuery, StopRequest]) -> Ok:
-        """Once more with SIGKILL ends a slow stop that is under way."""
+        """Stops a machine. Another stop with SIGKILL ends a slow stop that is under way."""
         record, timeout = self._machines.find(call.params), call.body.timeout
         signal = _signal(call.body.signal) if call.body.signal else None
         await self._operations.stop(

@@ -61,7 +61,7 @@ class OrgHandlers:
 
 
 def readable_apps(apps: AppTable, org: str, grant: Grant) -> frozenset[AppName]:
-    """Those of the organization that the caller may read."""
+    """The apps of the organization that the caller may read."""
     named = (record.name for record in apps.list(org) if record.org == org)
     return frozenset(name for name in named if grant.permits(Attempt(Action.READ, org=org, app=name)))
 

@@ -54,7 +54,8 @@ class PlacementHandlers:
         handlers.on(LIST_PLACEMENTS, self.list)
 
     async def list(self, call: Call[NoParams, NoQuery, PlacementsRequest]) -> Placements:
-        """One region at most, as long as a node knows no other: this node's, if the request takes it."""
+        """The placements in one region at most, as long as a node knows no other: this node's, if the request takes
+        it."""
         body = call.body
         call.grant.check(Attempt(Action.READ, org=body.org_slug))
         _check(body)

@@ -136,7 +136,7 @@ _TAKEN = "another app of this host has published it before"
 
 
 class PublishedPortHandlers:
-    """Of `node`; `addresses` are where machines may publish."""
+    """The answers about published ports of `node`; `addresses` are where machines may publish."""
 
     def __init__(
         self,
@@ -179,7 +179,8 @@ class PublishedPortHandlers:
         )
 
     async def addresses(self, call: Call[NoParams, NoQuery, None]) -> tuple[EdgeAddress, ...]:
-        """Without an edge nothing is said, not that nothing is served: it may be about to find the daemon again."""
+        """The addresses of the host's edge. Without an edge nothing is said, not that nothing is served: it may be
+        about to find the daemon again."""
         if not self._edge.is_up:
             raise WrongState("the edge of this host is not there: it begins with the first machine that needs it")
         node = self._store.get(NODE, "self")
@@ -187,8 +188,9 @@ class PublishedPortHandlers:
 
 
 def edge_addresses(states: Iterable[ListenState], *, leaving: bool) -> tuple[EdgeAddress, ...]:
-    """In order. One port that listens is enough: another one may be taken by a program of the host. Private addresses
-    are no router's. Of a node that is `leaving` all are down: other hosts have machines of the apps, or will."""
+    """The addresses at which the edge listens, in order. One port that listens is enough: another one may be taken by a
+    program of the host. Private addresses are no router's. Of a node that is `leaving` all are down: other hosts have
+    machines of the apps, or will."""
     found: dict[str, EdgeAddress] = {}
     for state in states:
         if not state.owned or is_private_address(state.address):
@@ -204,7 +206,7 @@ class AskedPlace(ValueObject, frozen=True):
     host: str
     """A host name or an IP address without brackets and without a dot at its end."""
     port: int
-    """1 to 65535; that of the scheme where the URL has none."""
+    """The port, 1 to 65535; that of the scheme where the URL has none."""
     tls: bool
     """The client begins with TLS."""
     udp: bool
@@ -212,7 +214,7 @@ class AskedPlace(ValueObject, frozen=True):
 
 
 def place_of(url: str) -> AskedPlace:
-    """Where a client of the URL goes. Raises `Unprocessable`."""
+    """The place to which a client of the URL goes. Raises `Unprocessable`."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -227,7 +229,7 @@ def place_of(url: str) -> AskedPlace:
 
 
 def request_of(asked: ExplainQuery) -> AskedRequest:
-    """What a client of the URL says. Raises `Unprocessable`."""
+    """The request that a client of the URL sends. Raises `Unprocessable`."""
     parts = urlsplit(asked.url)
     said = {"method": asked.method, "replay": asked.replay, "source": asked.source, **asked.header}
     for name, value in said.items():

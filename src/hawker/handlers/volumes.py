@@ -140,7 +140,7 @@ def _blocks(usage: Usage | None) -> dict[str, int]:
 
 
 SETTLE_S = 20.0
-"""How long an answer waits for the flow behind it, so that most clients never see a volume in the making."""
+"""The seconds that an answer waits for the flow behind it, so that most clients never see a volume in the making."""
 
 _log = bind("hawker.volumes")
 
@@ -463,7 +463,7 @@ class SnapshotHandlers:
         handlers.on(FIND_SNAPSHOT, self.find)
 
     async def find(self, call: Call[SnapshotParams, NoQuery, None]) -> SnapshotOwner:
-        """One that the caller may not read is none."""
+        """The owner of a snapshot. A snapshot that the caller may not read is none."""
         record = self._store.get(SNAPSHOTS, SnapshotId(call.params.snapshot_id))
         found = None if record is None else Attempt(Action.READ, org=org_of(self._store, record.app), app=record.app)
         if record is None or found is None or not call.grant.permits(found):
@@ -475,7 +475,8 @@ class SnapshotHandlers:
         return SnapshotCreated(Msg=SnapshotBackup(backup=_shown(await self._snapshots.take(app, volume_id))))
 
     async def list(self, call: Call[VolumeParams, NoQuery, None]) -> tuple[VolumeSnapshot, ...]:
-        """Also those of a volume that is gone, as long as they are kept; last those that have yet to follow it."""
+        """The snapshots of a volume, also of a volume that is gone, as long as they are kept; last those that have yet
+        to follow it."""
         volume_id = VolumeId(call.params.volume_id)
         with self._store.snapshot() as reader:
             volume = reader.get(VOLUMES, volume_id) or reader.get(GONE_VOLUMES, volume_id)

@@ -32,8 +32,9 @@ Wanted = Callable[[KeptLine], bool]
 
 
 class LogLimits(ValueObject, frozen=True, kw_only=True):
-    """Of one app on one node: `most_bytes` on the disk, at least two segments; lines older than `kept_s` seconds go.
-    While the disk is `scarce`, an app that writes keeps two segments: what is free then is promised to machines."""
+    """The limits of the log of one app on one node: `most_bytes` on the disk, at least two segments; lines older than
+    `kept_s` seconds go. While the disk is `scarce`, an app that writes keeps two segments: what is free then is
+    promised to machines."""
 
     most_bytes: int = 256 << 20
     kept_s: float = 86_400.0
@@ -45,10 +46,10 @@ class LogLimits(ValueObject, frozen=True, kw_only=True):
 
 
 class PositionedLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One of many thousands a second: a struct is made five times as fast as a dataclass."""
+    """A line with its place. There are many thousands a second: a struct is made five times as fast as a dataclass."""
 
     position: int
-    """Of the line in its node's log of the app; a later line has a greater one."""
+    """The position of the line in its node's log of the app; a later line has a greater one."""
     line: KeptLine
 
 
@@ -97,7 +98,7 @@ class AppLog:
 
     @property
     def position(self) -> int:
-        """Of the newest line."""
+        """The position of the newest line."""
         return self._next - 1
 
     def append(self, lines: Sequence[KeptLine], cursors: Mapping[str, Cursor]) -> None:

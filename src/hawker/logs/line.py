@@ -12,10 +12,10 @@ from hawker.runtime.driver import Exit, OutputChunk
 
 MAX_LINE_BYTES = 16 * 1024
 LINE_BYTES = 64
-"""What a line costs beside its text, whatever that is: a bare newline is a line, too."""
+"""The bytes that a line costs beside its text, whatever that is: a bare newline is a line, too."""
 
 OPEN_FOR_NS = 1_000_000_000
-"""How long the begin of a line waits for its end."""
+"""The nanoseconds for which the begin of a line waits for its end."""
 
 APP, RUNNER, PROXY, HEALTH = "app", "runner", "proxy", "health"
 
@@ -43,18 +43,18 @@ class OpenLine(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The begin of a line of one process's stream, and when it came, Unix nanoseconds."""
 
     stream: int
-    """1 is stdout, 2 stderr."""
+    """The number of the stream: 1 is stdout, 2 stderr."""
     process: int
     """The number of the process in its machine, from 0."""
     at: int
-    """Unix nanoseconds."""
+    """The time of the line in Unix nanoseconds."""
     data: bytes
-    """What came of the line until now."""
+    """The bytes of the line that came until now."""
 
 
 class Cursor(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """How far a machine's output was taken: after position `after` of `instance`, and after `event`. `closed`: all of
-    the instance was taken, and what its files hold from now on may be another one's."""
+    """The place up to which a machine's output was taken: after position `after` of `instance`, and after `event`.
+    `closed`: all of the instance was taken, and what its files hold from now on may be another one's."""
 
     instance: str = ""
     after: int = -1
@@ -64,10 +64,10 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a machine's lines carry: its id, the names of its containers in order, its release."""
+    """The facts that a machine's lines carry: its id, the names of its containers in order, its release."""
 
     machine: str
-    """The machine's id."""
+    """The id of the machine."""
     containers: tuple[str, ...] = ()
     """Names, by the number of the process; empty in a machine that has none."""
     release: str = ""
@@ -112,7 +112,7 @@ def size_of(lines: Iterable[KeptLine]) -> int:
 
 
 def lost_line(facts: MachineFacts, at: int, pieces: int) -> KeptLine:
-    """In the place of output that was written over before it could be taken."""
+    """The line in the place of output that was written over before it could be taken."""
     text = f"{pieces} pieces of output were lost: the machine wrote faster than they could be kept"
     return KeptLine(at=at, machine=facts.machine, stream=0, text=text, level="warning", provider=RUNNER)
 

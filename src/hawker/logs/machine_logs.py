@@ -48,7 +48,8 @@ T = TypeVar("T")
 
 LOOK_FIRST_S, LOOK_LAST_S = 0.1, 1.6
 APP_BYTES_PER_S = 8 << 20
-"""Of lines that are taken of one app on one node in the long run, each counted with what it costs beside its text."""
+"""The bytes a second of lines that are taken of one app on one node in the long run, each counted with what it costs
+beside its text."""
 
 _DRAIN_S, _CATCH_UP_S = 2.0, 0.5
 _TRIM_EVERY_S = 60.0
@@ -99,9 +100,9 @@ class _Look(ValueObject, frozen=True):
 
 
 class MachineLogs:
-    """Of one node. Safe in one event loop. `counts` are since its daemon began: lines that were kept on the disk, sent
-    to the collector, dropped before they could be sent; pieces of output that were lost because a machine wrote faster
-    than they were taken."""
+    """The logs of the machines of one node. Safe in one event loop. `counts` are since its daemon began: lines that
+    were kept on the disk, sent to the collector, dropped before they could be sent; pieces of output that were lost
+    because a machine wrote faster than they were taken."""
 
     def __init__(self, directory: Path, store: Reader, driver: Driver, clock: Clock, limits: LogLimits) -> None:
         self._directory = directory
@@ -114,7 +115,7 @@ class MachineLogs:
         self.counts = Counter(kept=0, lost=0, sent=0, dropped=0)
 
     async def serve(self) -> None:
-        """Until cancelled."""
+        """Takes the output of machines, until cancelled."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             for bucket in (MACHINES, DESTROYED):
@@ -160,26 +161,28 @@ class MachineLogs:
         return cursor is not None and cursor.closed and cursor.instance == instance
 
     def directory_of(self, app: AppName) -> Path | None:
-        """None for an app that this node does not know. Another app of the same name has another one."""
+        """The directory of an app's log; None for an app that this node does not know. Another app of the same name has
+        another one."""
         known = self._store.get(APPS, app)
         return None if known is None else self._directory / known.id
 
     async def ask(self, app: AppName, question: Callable[[AppLog], T]) -> T | None:
-        """What `question`, which may block, answers about the app's log; None for an app without one here. What is
-        made of many lines is best made there: it holds the event loop up by nothing but its share of the lock."""
+        """The answer that `question`, which may block, gives about the app's log; None for an app without one here.
+        What is made of many lines is best made there: it holds the event loop up by nothing but its share of the
+        lock."""
         log = await self._log_of(app)
         return None if log is None else await in_thread(Pool.LOGS, question, log)
 
     async def read(self, app: AppName, after: int, *, most_lines: int, most_bytes: int) -> LogPart:
-        """As `AppLog.read`."""
+        """A part of the app's log, as `AppLog.read` gives it."""
         part = await self.ask(app, lambda log: log.read(after, most_lines=most_lines, most_bytes=most_bytes))
         return LogPart(lines=(), position=after) if part is None else part
 
     async def tail(
         self, app: AppName, count: int, *, since: int = 0, wanted: Wanted | None = None, within_s: float = 0.0
     ) -> LogPart:
-        """As `AppLog.tail`, by so many looks as begin `within_s` seconds, and one at least: others have their turns in
-        between, and who goes away is not worked for any longer."""
+        """The end of the app's log, as `AppLog.tail` gives it, by so many looks as begin `within_s` seconds, and one at
+        least: others have their turns in between, and who goes away is not worked for any longer."""
         until = self._clock.monotonic() + within_s
         found, end, before, more = list[PositionedLine](), -1, None, True
         while more:
@@ -192,7 +195,7 @@ class MachineLogs:
         return LogPart(lines=found, position=end)
 
     async def wait(self, app: AppName, after: int, timeout_s: float) -> None:
-        """Until the app's log has something past position `after`, or the time is over."""
+        """Waits until the app's log has something past position `after`, or the time is over."""
         watched = self._watched(app)
         watched.readers += 1
         watched.wake.set()
@@ -209,8 +212,8 @@ class MachineLogs:
             self._let_go(app, watched)
 
     async def catch_up(self, app: AppName) -> None:
-        """What the app's machines have written, and what has happened to them, is in the log when this returns, as far
-        as one look takes it. Waits 0.5 s at most."""
+        """Catches up: what the app's machines have written, and what has happened to them, is in the log when this
+        returns, as far as one look takes it. Waits 0.5 s at most."""
         watched = self._apps.get(app)
         if watched is None:
             return

@@ -32,7 +32,7 @@ else:
     aiohttp = deferred("aiohttp")
 
 BATCH_LINES, BATCH_BYTES = 1000, 512 * 1024
-"""Of one app, at once: apps take turns."""
+"""The most lines and bytes of one app at once: apps take turns."""
 
 EVERY_S, AGAIN_LAST_S = 1.0, 60.0
 _SEND_S = 10.0
@@ -49,18 +49,18 @@ class Batch(ValueObject, frozen=True, kw_only=True):
     """Lines of one app on one node."""
 
     app: str
-    """The app's name."""
+    """The name of the app."""
     node: NodeRecord
     lines: Sequence[PositionedLine]
 
 
 class Post(ValueObject, frozen=True):
-    """What is posted: the media type, and the body."""
+    """The content of a post: the media type, and the body."""
 
     kind: str
-    """The header `content-type`."""
+    """The value of the header `content-type`."""
     body: bytes
-    """Of one batch of lines, in the form that the receiver takes."""
+    """The bytes of one batch of lines, in the form that the receiver takes."""
 
 
 Notation = Callable[[Batch], Post]
@@ -82,7 +82,7 @@ class _Answer(ValueObject, frozen=True):
 
 
 def lines_of_json(batch: Batch) -> Post:
-    """One object a line, as Vector's source `http_server` and others take it."""
+    """The post of a batch with one object a line, as Vector's source `http_server` and others take it."""
     return Post("application/x-ndjson", b"".join(msgspec.json.encode(each) + b"\n" for each in _objects(batch)))
 
 
@@ -133,7 +133,7 @@ _NOTATIONS: Mapping[str, tuple[Notation, str]] = {
 
 
 def target_of(endpoint: str) -> tuple[Notation, str]:
-    """How to write to a `log_endpoint`, and the URL; where it has no path, the notation's own."""
+    """The notation in which to write to a `log_endpoint`, and the URL; where it has no path, the notation's own."""
     parts = urlsplit(endpoint)
     name, _, scheme = parts.scheme.rpartition("+")
     notation, path = _NOTATIONS[name]
@@ -141,7 +141,7 @@ def target_of(endpoint: str) -> tuple[Notation, str]:
 
 
 class Shipping:
-    """Of one node. What is counted as sent is not sent again by the next daemon."""
+    """The shipping of one node's lines. What is counted as sent is not sent again by the next daemon."""
 
     def __init__(
         self,
@@ -165,7 +165,8 @@ class Shipping:
         self._refusing = False
 
     async def serve(self) -> None:
-        """Until cancelled. A collector that does not take it is asked again, ever less often."""
+        """Sends lines to the collector, until cancelled. A collector that does not take it is asked again, ever less
+        often."""
         self._places = await in_thread(Pool.LOGS, _read, self._state)
         pause_s, troubled = EVERY_S, False
         while True:

@@ -32,7 +32,7 @@ class Policies:
         self._clock = clock
 
     def list(self, app: str) -> list[PolicyRecord]:
-        """Oldest first."""
+        """The policies of `app`, oldest first."""
         return sorted(
             (record for _, record in self._store.scan(POLICIES, f"{app}/")),
             key=lambda record: (record.created_at, record.id),
@@ -84,7 +84,7 @@ def _get(reader: Reader, app: str, policy_id: str) -> PolicyRecord:
 
 
 def by_app(reader: Reader) -> Mapping[str, list[PolicyRecord]]:
-    """Only apps that have any."""
+    """The policies of each app that has any."""
     found: dict[str, list[PolicyRecord]] = {}
     for key, record in reader.scan(POLICIES):
         found.setdefault(key.partition("/")[0], []).append(record)
@@ -92,7 +92,8 @@ def by_app(reader: Reader) -> Mapping[str, list[PolicyRecord]]:
 
 
 def packet_filters(reader: Reader) -> Iterator[PacketFilter]:
-    """Of all machines that are there, also those that are off: a filter stands before its machine starts."""
+    """The packet filters of all machines that are there, also those that are off: a filter stands before its machine
+    starts."""
     for app, policies in by_app(reader).items():
         for _, pointer in reader.scan(BY_APP, f"{app}/"):
             record = reader.get(MACHINES, pointer.id)
@@ -144,7 +145,8 @@ class HostFilters(Protocol):
     """Packet filters on the host; they outlive the daemon."""
 
     async def install_filters(self, wanted: Sequence[PacketFilter]) -> None:
-        """These and no others, in one go; nothing is touched where they stand. Raises `HawkerError` or `OSError`."""
+        """Puts these filters in force and no others, in one go; nothing is touched where they stand. Raises
+        `HawkerError` or `OSError`."""
 
     async def in_force(self, wanted: Sequence[PacketFilter]) -> bool:
         """Whether these stand, and no others."""
@@ -167,20 +169,21 @@ class PolicyEnforcer:
         return await self._host.lack_of_filters()
 
     async def renew(self, *, without: Collection[MachineId] = ()) -> None:
-        """As the newest records have it. `without` are machines on their way out. Raises `HawkerError` or `OSError`;
-        the reconciler comes back to it."""
+        """Puts the policies in force as the newest records have them. `without` are machines on their way out. Raises
+        `HawkerError` or `OSError`; the reconciler comes back to it."""
         if self._host is None:
             return
         async with self._change:
             await self._host.install_filters(await self._wanted(without))
 
     async def renew_for(self, app: str, *, without: Collection[MachineId] = ()) -> None:
-        """The same after a change of one app, and nothing at all where it has no policy."""
+        """Puts the policies in force after a change of one app, and does nothing at all where it has no policy."""
         if next(self._store.scan(POLICIES, f"{app}/", limit=1), None) is not None:
             await self.renew(without=without)
 
     async def renew_soon(self, app: str, *, without: Collection[MachineId] = ()) -> None:
-        """After what is done whatever becomes of this: now, or, if the host refuses, when the reconciler comes by."""
+        """Puts the policies in force after what is done whatever becomes of this: now, or, if the host refuses, when
+        the reconciler comes by."""
         try:
             await self.renew_for(app, without=without)
         except (HawkerError, OSError) as error:
@@ -205,7 +208,7 @@ class PolicyEnforcer:
 
 
 def wanted(reader: Reader) -> Sequence[PacketFilter]:
-    """What is to be in force when nothing is under way."""
+    """The filters that are to be in force when nothing is under way."""
     return _in_order(packet_filters(reader))
 
 

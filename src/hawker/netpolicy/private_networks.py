@@ -14,14 +14,14 @@ from hawker.record.app import APPS, NETWORK_IDS, NETWORKS, NETWORKS_OF_ORG, AppR
 from hawker.store.contract import Reader, Tx
 
 MAX_NETWORKS = 100_000
-"""That a node keeps the owners of."""
+"""The most private networks that a node keeps the owners of."""
 MAX_NETWORKS_OF_ORG = 1_000
-"""Of these, those of one organization."""
+"""The most of these networks that are of one organization."""
 TRIES = 16
 
 
 def keep(tx: Tx, number: int, owner: NetworkOwner) -> NetworkOwner:
-    """Whose the number is at this node: whoever claimed it first, or made an app with it before there were claims.
+    """The owner of the number at this node: whoever claimed it first, or made an app with it before there were claims.
     Raises `Unavailable` when this node keeps too many, `Unprocessable` when it keeps too many of the organization."""
     key = _key(number)
     there = tx.get(NETWORKS, key) or next(_before_claims(tx, number), None)
@@ -40,7 +40,7 @@ def keep(tx: Tx, number: int, owner: NetworkOwner) -> NetworkOwner:
 
 
 def settle(tx: Tx, number: int, owner: NetworkOwner) -> None:
-    """It is this pair's: a majority said so."""
+    """Settles that the number is this owner's: a majority said so."""
     tx.put(NETWORK_IDS, owner.name, NetworkNumber(network_id=number))
 
 

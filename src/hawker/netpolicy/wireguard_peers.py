@@ -25,17 +25,17 @@ _log = bind("hawker.wireguard")
 
 
 class GatewayFacts(ValueObject, frozen=True):
-    """What a peer has to know of this node's end."""
+    """The facts of this node's end that a peer has to know."""
 
     endpoint: str
     """ADDRESS:PORT of UDP that a peer's computer sends to, as the operator has set it."""
     public_key: str
-    """WireGuard's, in base64."""
+    """The public key of WireGuard at this node, in base64."""
 
 
 class PeerTable:
-    """Those of the store. `facts` is None where this node is no gateway. `in_fleet`: the numbers of networks are not
-    this node's to claim."""
+    """The WireGuard peers in the store. `facts` is None where this node is no gateway. `in_fleet`: the numbers of
+    networks are not this node's to claim."""
 
     def __init__(
         self, node: NodeId, store: Store, clock: Clock, facts: Callable[[], GatewayFacts] | None, *, in_fleet: bool
@@ -48,13 +48,13 @@ class PeerTable:
 
     @property
     def gateway(self) -> GatewayFacts:
-        """Raises `NotServed`."""
+        """The facts of this node's gateway. Raises `NotServed`."""
         if self._facts is None:
             raise NotServed("this node lets no WireGuard peers in: ask one that runs with --wireguard-listen")
         return self._facts()
 
     def list(self, org: str) -> list[PeerRecord]:
-        """By name. Raises `NotServed`."""
+        """The peers of `org`, by name. Raises `NotServed`."""
         _ = self.gateway
         return [record for _, record in self._store.scan(WIREGUARD_PEERS) if record.org == org]
 
@@ -101,7 +101,7 @@ class PeerTable:
         return number
 
     async def delete(self, org: str, name: str) -> None:
-        """Raises `NotFound`, `NotServed`."""
+        """Deletes a peer. Raises `NotFound`, `NotServed`."""
         _ = self.gateway
 
         def apply(tx: Tx) -> None:
@@ -116,7 +116,8 @@ class Entrance(Protocol):
     """The device of peers."""
 
     async def tell(self, places: Collection[PeerPlace]) -> None:
-        """Raises `Fault` where there is none, and `OSError` when it does not answer."""
+        """Tells the device which peers there are. Raises `Fault` where there is none, and `OSError` when it does not
+        answer."""
 
 
 class PeerKeeper:
@@ -129,7 +130,7 @@ class PeerKeeper:
         self.lack = ""
 
     async def serve(self) -> None:
-        """Until cancelled."""
+        """Tells the device of peers after each change, until cancelled."""
         told: frozenset[PeerPlace] | None = None
         compare_at = self._clock.monotonic()
         while True:

@@ -28,10 +28,10 @@ def _is_ours(name: str) -> bool:
 
 
 class MetricsPage(ValueObject, frozen=True):
-    """What one endpoint answered, and the labels that its series are given."""
+    """The answer of one endpoint, and the labels that its series are given."""
 
     text: str
-    """In Prometheus' text format, as the machine wrote it: nothing of it is trusted."""
+    """The text in Prometheus' text format, as the machine wrote it: nothing of it is trusted."""
     labels: Labels
 
 

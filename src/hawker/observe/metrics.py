@@ -30,7 +30,7 @@ class Family(ValueObject, frozen=True):
     kind: str
     """`counter`, `gauge` or `histogram`."""
     text: str
-    """What it counts, for people: the line `# HELP`."""
+    """The text that says what the family counts, for people: the line `# HELP`."""
     labels: tuple[str, ...]
     """Names of those that each series has; none for a single series."""
 
@@ -144,7 +144,7 @@ class ApiMetrics:
 
 
 class NodeMetrics:
-    """What the node has, and its machines. Set when they are read."""
+    """The metrics of what the node has, and its machines. Set when they are read."""
 
     def __init__(self, make: Families) -> None:
         self.machines = make.gauge("machines", "Machines, by state.", "state")
@@ -198,7 +198,7 @@ class LoopMetrics:
 
 
 class SpanMetrics:
-    """What became of spans, when they are sent anywhere."""
+    """The metrics of what became of spans, when they are sent anywhere."""
 
     def __init__(self, make: Families) -> None:
         self.sent = make.counter("spans_sent_total", "Spans that the collector took.")

@@ -32,9 +32,9 @@ class Span(ValueObject, frozen=True, kw_only=True):
     """Times are Unix seconds. `error` is what went wrong, if anything."""
 
     trace: int
-    """128 bits, from the id of the first run of its tree."""
+    """The id of the trace, 128 bits, from the id of the first run of its tree."""
     id: int
-    """64 bits, never 0."""
+    """The id of the span, 64 bits, never 0."""
     parent: int | None
     """The id of the span that it is part of; None for the first one of a trace."""
     name: str
@@ -46,14 +46,14 @@ class Span(ValueObject, frozen=True, kw_only=True):
 
 
 class SpanOrigin(ValueObject, frozen=True, kw_only=True):
-    """Whose spans they are."""
+    """The node that spans come from."""
 
     node: str
-    """The node's id."""
+    """The id of the node."""
     region: str
-    """The node's."""
+    """The region of the node."""
     version: str
-    """Of hawker."""
+    """The version of hawker."""
 
 
 def trace_of(run_id: RunId) -> int:
@@ -153,7 +153,7 @@ _MODULE = "hawker.observe.otlp"
 
 
 def load_exporter(module: str = _MODULE) -> MakeExporter:
-    """What makes an exporter to an OTLP endpoint. Raises `CannotStart` when the extra is not installed."""
+    """The function that makes an exporter to an OTLP endpoint. Raises `CannotStart` when the extra is not installed."""
     try:
         made: MakeExporter = import_module(module).OtlpExporter
     except ModuleNotFoundError as error:

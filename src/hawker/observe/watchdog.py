@@ -25,15 +25,15 @@ from hawker.value_object import ValueObject
 
 
 class StallLimits(ValueObject, frozen=True, kw_only=True):
-    """In seconds, 0 or more: a loop that has not turned for `report_s` is told in the log, after `end_s` the process is
-    ended. 0 switches one off."""
+    """The limits of a stall in seconds, 0 or more: a loop that has not turned for `report_s` is told in the log, after
+    `end_s` the process is ended. 0 switches one off."""
 
     report_s: float
     end_s: float
 
     @property
     def tick_s(self) -> float:
-        """How often to look, so that a stall is seen in good time."""
+        """The seconds between two looks, so that a stall is seen in good time."""
         return min([0.25, *(limit / 4 for limit in (self.report_s, self.end_s) if limit > 0)])
 
 

@@ -25,8 +25,8 @@ Changes = dict[tuple[str, str], bytes | None]  # (bucket, key) to the new value,
 
 
 class StoreFaults(ValueObject, frozen=True):
-    """What goes wrong. Commits are numbered from 1, as `MemoryStore.commits` counts them; a failed one is not counted
-    but uses up its number once. After commit `freeze_after`, nobody hears from the store again."""
+    """The faults of a store. Commits are numbered from 1, as `MemoryStore.commits` counts them; a failed one is not
+    counted but uses up its number once. After commit `freeze_after`, nobody hears from the store again."""
 
     fail: Set[int] = frozenset()
     delay_s: float = 0.0
@@ -45,7 +45,7 @@ class _Pairs:
         self._copy: _Pairs | None = None
 
     def copy(self) -> "_Pairs":
-        """To read. All get the same one until the next change."""
+        """A copy to read. All get the same one until the next change."""
         if self._copy is None:
             self._copy = _Pairs(dict(self.values), list(self.keys))
         return self._copy
@@ -149,7 +149,7 @@ class MemoryStore(_View):
 
     @property
     def pending(self) -> int:
-        """How many of the newest commits a crash may lose."""
+        """The number of the newest commits that a crash may lose."""
         return len(self._pending)
 
     def encoded(self) -> Iterator[tuple[str, bytes]]:
@@ -161,7 +161,8 @@ class MemoryStore(_View):
         self._listeners.add(listener)
 
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
-        """Raises `Unavailable` when the store is closed, and what `apply` raises."""
+        """Runs `apply` in a transaction and returns its result. Raises `Unavailable` when the store is closed, and what
+        `apply` raises."""
         await self._delay()
         if self._closed:
             raise Unavailable("the store is closed")
@@ -180,7 +181,7 @@ class MemoryStore(_View):
         yield _View({name: pairs.copy() for name, pairs in self._buckets.items()})
 
     async def backup(self, target: Path, mark: Callable[[Tx], None] | None = None) -> None:
-        """Raises `NotServed`: there is no file."""
+        """Makes no backup. Raises `NotServed`: there is no file."""
         raise NotServed("a store in memory has no file to copy")
 
     async def close(self) -> None:
@@ -188,7 +189,8 @@ class MemoryStore(_View):
         self._closed = True
 
     def crash(self, keep: int = 0, faults: StoreFaults | None = None) -> "MemoryStore":
-        """What a new process finds: every durable commit, and the `keep` oldest of those pending. This one freezes."""
+        """The store that a new process finds: every durable commit, and the `keep` oldest of those pending. This one
+        freezes."""
         survivor = MemoryStore(self._clock, faults)
         for changes in (self._durable, *self._pending[:keep]):
             for (name, key), value in changes.items():

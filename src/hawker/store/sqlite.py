@@ -94,7 +94,7 @@ class SqliteStore:
 
     @property
     def waiting(self) -> int:
-        """How many transactions the writer has not begun."""
+        """The number of transactions that the writer has not begun."""
         return self._writer.waiting
 
     @property
@@ -107,7 +107,7 @@ class SqliteStore:
         self._listeners.add(listener)
 
     def get(self, bucket: Bucket[T], key: str) -> T | None:
-        """Raises `Unavailable` when the file cannot be read."""
+        """The value of `key`; None when there is none. Raises `Unavailable` when the file cannot be read."""
         try:
             return self._reader.get(bucket, key)
         except apsw.Error as error:
@@ -354,7 +354,7 @@ def _damaged(path: Path, reason: str) -> CannotStart:
 
 
 def draft_of(path: Path) -> Path:
-    """Where a backup is before it takes the place of the store at `path`."""
+    """The path of a backup before it takes the place of the store at `path`."""
     return path.with_name(f"{path.name}.restoring")
 
 
@@ -426,7 +426,7 @@ class DiskReserve:
         """Why there is no reserve."""
 
     def begin(self) -> None:
-        """Before anything is written, where the file is there already."""
+        """Makes the reserve before anything is written, where the file is there already."""
         if self._file.exists():
             self.follow(self._file.stat().st_size)
 
@@ -455,7 +455,7 @@ class DiskReserve:
 
 
 class RestingReserve:
-    """The same blocks while no daemon runs: an orderly stop removes the log, and what it held."""
+    """The reserve while no daemon runs: an orderly stop removes the log, and what it held."""
 
     def __init__(self, file: Path, keep_bytes: int) -> None:
         self._file = file

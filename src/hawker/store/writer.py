@@ -36,7 +36,7 @@ class Job:
         make_all(self.settling())
 
     def settling(self) -> Iterator[Callable[[], None]]:
-        """What `settle` calls: the caller is answered, then who listens hears of it."""
+        """The calls that `settle` makes: the caller is answered, then who listens hears of it."""
         yield self._answer
         if self.error is None:
             yield from self.calls

@@ -19,8 +19,8 @@ _TO_DO = {
 
 @contextmanager
 def or_refuse(data_dir: Path) -> Iterator[None]:
-    """Raises `CannotStart` for what the disk, the store or the host refused in the block, also when a task group has it
-    wrapped. A mistake of ours stays what it is."""
+    """A context for a boot. Raises `CannotStart` for what the disk, the store or the host refused in the block, also
+    when a task group has it wrapped. A mistake of ours stays what it is."""
     try:
         yield
     except (OSError, HawkerError, ExceptionGroup) as error:
@@ -31,7 +31,7 @@ def or_refuse(data_dir: Path) -> Iterator[None]:
 
 
 def refusal_in(error: BaseException, data_dir: Path) -> CannotStart | None:
-    """What the first of the errors means for a boot; none when one of them is a mistake of ours."""
+    """The refusal that the first of the errors means for a boot; None when one of them is a mistake of ours."""
     leaves = list(_leaves(error))
     if not all(isinstance(leaf, OSError | HawkerError) for leaf in leaves):
         return None

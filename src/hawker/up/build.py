@@ -102,7 +102,8 @@ _LAST_SPANS_S = 1.0
 
 
 def archive_of(settings: Settings, place: Place) -> Archive | None:
-    """Where histories go; whether it is there and takes them is seen later, since nothing may hold up a boot."""
+    """The archive to which histories go; whether it is there and takes them is seen later, since nothing may hold up a
+    boot."""
     if settings.archive is None:
         return None
     endpoint, region = settings.archive_endpoint, settings.archive_region
@@ -229,7 +230,7 @@ def _volumes(
 def places_of(
     file_of: Callable[[VolumeId], Path], rootfs: Rootfs | None, snapshots: Path, driver: NodeDriver
 ) -> Callable[[MovedFile], FilePlace]:
-    """Where what moves is: files of volumes and of their snapshots, of the layers that machines keep, and of the
+    """The places of what moves: files of volumes and of their snapshots, of the layers that machines keep, and of the
     memories of suspended machines."""
 
     def place_of(file: MovedFile) -> FilePlace:
@@ -293,7 +294,7 @@ def _networks(
 
 
 class HostResolver(ValueObject, frozen=True):
-    """What answers the names that machines of this node ask for, from the first machine on."""
+    """The resolver of the names that machines of this node ask for, from the first machine on."""
 
     book: NameBook
     guard: ProcessGuard
@@ -306,7 +307,7 @@ class HostResolver(ValueObject, frozen=True):
 
 
 def resolver_of(parts: AssembledWorker, place: Place) -> HostResolver | None:
-    """None where machines have no network of their own, or the settings want none."""
+    """The resolver of this host; None where machines have no network of their own, or the settings want none."""
     deps = parts.deps
     if deps.networks is None or not deps.settings.resolver:
         return None
@@ -321,7 +322,7 @@ def resolver_of(parts: AssembledWorker, place: Place) -> HostResolver | None:
 
 
 def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:
-    """What serves the ports that machines publish, from the first one on."""
+    """The edge that serves the ports that machines publish, from the first one on."""
     deps = parts.deps
     user = _own_user(deps.settings, 0)
     host = EdgeHost(

@@ -102,8 +102,8 @@ def _gossips_at(seat: Seat) -> str:
 async def in_fleet(
     seat: Seat, parts: AssembledWorker, store: Observable, place: Place, more: Sequence[Source] = ()
 ) -> AsyncIterator[InFleet]:
-    """One of the cluster, until the context is left; then the others are told that it was meant. `more` is what else is
-    published. Nobody else has to be there."""
+    """Makes the node one of the cluster, until the context is left; then the others are told that it was meant. `more`
+    is what else is published. Nobody else has to be there."""
     write_cluster(place.cluster, seat.cluster)
     async with AsyncExitStack() as stack:
         ours = await _joined(stack, seat, parts, store, place, more)
@@ -380,7 +380,8 @@ class Gossips(Protocol):
 
 
 async def gossiping(gossip: Gossips, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-    """Until cancelled. A node that is refused by those who were there before cannot go on: raises `CannotStart`."""
+    """Gossips until cancelled. A node that is refused by those who were there before cannot go on: raises
+    `CannotStart`."""
     try:
         await gossip.serve(task_status=task_status)
     except (Conflict, ExceptionGroup) as error:

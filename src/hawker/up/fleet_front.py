@@ -38,7 +38,7 @@ _PEER_BODIES = 4
 def front_of_fleet(
     stack: AsyncExitStack, place: Place, fleet: InFleet, preferences: Preferences, auditor: Auditor
 ) -> Front:
-    """Of a node in a cluster: the broker answers clients, out of the catalog and by way of all workers."""
+    """The front of a node in a cluster: the broker answers clients, out of the catalog and by way of all workers."""
     parts, clock, me = fleet.parts, fleet.parts.deps.clock, fleet.parts.node.id
     mirror = fleet.kept.mirror
     reached = None if mirror is None else mirror.reached
@@ -100,12 +100,12 @@ def _for_peers(fleet: InFleet, handlers: Handlers, auditor: Auditor) -> Server:
 
 
 def answered_by(handlers: Handlers) -> list[AnyRoute]:
-    """Of all calls those that a worker answers."""
+    """The routes of all calls that a worker answers."""
     return [route for route in (*ROUTES, *PEER_ROUTES) if not handlers.missing((route,))]
 
 
 def revocations_of(node: NodeId, store: Reader) -> Source:
-    """What was revoked here, for the whole fleet."""
+    """The source of the tokens that were revoked here, for the whole fleet."""
 
     def rows(token_id: str) -> Iterable[Row]:
         found = store.get(REVOKED, token_id)

@@ -256,7 +256,7 @@ async def _node_record(store: Store, place: Place, region: str, clock: Clock) ->
 
 
 class StopSignal:
-    """To stop, by a signal. One that comes while the node still begins, which may wait for a disk, ends that."""
+    """The signal to stop. A signal that comes while the node still begins, which may wait for a disk, ends that."""
 
     def __init__(self) -> None:
         self.event = anyio.Event()

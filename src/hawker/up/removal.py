@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 
 class Removal:
-    """Of the node in `place`. Raises `CannotStart` where there is none."""
+    """The removal of the node in `place`. Raises `CannotStart` where there is none."""
 
     def __init__(self, place: Place, clock: Clock, say: Say) -> None:
         self._place = place
@@ -60,7 +60,7 @@ class Removal:
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """What everything of this node on the host bears one of."""
+        """The marks, one of which everything of this node on the host bears."""
         short = self.node[:4]
         staged = mark_of(self._place.images / "staging")
         return (
@@ -74,7 +74,7 @@ class Removal:
         )
 
     async def run(self) -> None:
-        """Raises `CannotStart` when the daemon does not end, or something cannot be removed."""
+        """Removes the node. Raises `CannotStart` when the daemon does not end, or something cannot be removed."""
         await self.stop_daemon()
         await in_thread(Pool.HOST, release_all, self._place.floating)
         with self._place.held():
@@ -85,7 +85,7 @@ class Removal:
             await in_thread(Pool.HOST, self._forget)
 
     async def stop_daemon(self) -> None:
-        """By its service manager, if it has one; else by a signal."""
+        """Stops the daemon by its service manager, if it has one; else by a signal."""
         holder = await in_thread(Pool.HOST, _holder_of, self._place.root)
         if holder is None:
             return
@@ -145,7 +145,7 @@ class Removal:
             await self._clock.sleep(_PAUSE_S)
 
     def left(self) -> list[Residue]:
-        """What there is of this node outside its directory; the daemon's own process was ended before."""
+        """The things of this node that are there outside its directory; the daemon's own process was ended before."""
         found = (trace for trace in host() if any(mark in trace.bears for mark in self.marks))
         return sorted(trace for trace in found if self._is_ours(trace))
 

@@ -25,7 +25,8 @@ class Seat(ValueObject, frozen=True, kw_only=True):
 
 
 def cluster_of(settings: Settings, place: Place, clock: Clock) -> Cluster | None:
-    """None for a node that is alone. Each setting that is given wins over what cluster.json has."""
+    """The cluster of this node; None for a node that is alone. Each setting that is given wins over what cluster.json
+    has."""
     known, host = read_cluster(place.cluster), settings.advertise
     if known is None and host is None:
         return None
@@ -39,7 +40,7 @@ def cluster_of(settings: Settings, place: Place, clock: Clock) -> Cluster | None
 
 
 def take_seat(settings: Settings, place: Place, clock: Clock) -> Seat | None:
-    """None for a node that is alone. Writes nothing. Raises `CannotStart`."""
+    """The seat of this node in its cluster; None for a node that is alone. Writes nothing. Raises `CannotStart`."""
     cluster = cluster_of(settings, place, clock)
     if cluster is None:
         return None
@@ -51,7 +52,7 @@ def take_seat(settings: Settings, place: Place, clock: Clock) -> Seat | None:
 
 
 def token_of_agent(file: Path | None) -> Secret | None:
-    """Raises `CannotStart`."""
+    """The token of the agent that keeps the catalog; None without a file. Raises `CannotStart`."""
     if file is None:
         return None
     try:

@@ -102,7 +102,7 @@ def open_doors(settings: Settings, place: Place, clock: Clock, given: socket.soc
 
 
 def bind_for_edge(path: Path, user: int | None) -> socket.socket:
-    """Where the edge of this host, which is `user`, brings calls to. Raises `CannotStart`."""
+    """The socket to which the edge of this host, which is `user`, brings calls. Raises `CannotStart`."""
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         return listen_at(path, user, WAITING)
@@ -162,7 +162,7 @@ class LogsAlone:
 
 
 def this_node(parts: AssembledWorker) -> Node:
-    """As it is now."""
+    """This node as it is now."""
     deps = parts.deps
     record = deps.store.get(NODE, "self") or parts.node
     return Node(
@@ -189,7 +189,7 @@ def audit_trail(stack: AsyncExitStack, place: Place, settings: Settings, clock: 
 
 
 OWN_CALLS = "deploy"
-"""In whose name a node makes the calls of its deploys."""
+"""The name in which a node makes the calls of its deploys."""
 
 
 # A fleet of one: what a node that knows no others answers. Its orders go through the market.
@@ -205,7 +205,7 @@ class Front(ValueObject, frozen=True, kw_only=True):
 
 
 def front_alone(place: Place, parts: AssembledWorker, preferences: Preferences, auditor: Auditor) -> Front:
-    """For a node that knows no others: the worker's own answers, and orders in the market of one."""
+    """The front of a node that knows no others: the worker's own answers, and orders in the market of one."""
     store, clock = parts.deps.store, parts.deps.clock
 
     def org_of(app: str) -> str | None:

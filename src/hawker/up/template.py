@@ -42,7 +42,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def pause_s(deaths: int) -> float:
-    """How long to wait after so many deaths in a row of daemons that were not up for `_LONG_UP_S` seconds. The first
+    """The seconds to wait after so many deaths in a row of daemons that were not up for `_LONG_UP_S` seconds. The first
     `_AT_ONCE` have a successor at once."""
     extra = deaths - _AT_ONCE - 1
     return min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(extra, 16)) if extra >= 0 else 0.0

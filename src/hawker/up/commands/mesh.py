@@ -23,9 +23,9 @@ from hawker.place import Place, default_data_dir
 
 
 class TunnelView(msgspec.Struct, frozen=True, kw_only=True):
-    """To another host, at `endpoint`; `key` is its public one. `state` is works, or silent where no hands were shaken
-    for 200 s. `machines` is how many machines and people's computers it leads to. Bytes are those that came and went.
-    """
+    """A tunnel to another host, at `endpoint`; `key` is its public key. `state` is works, or silent where no hands were
+    shaken for 200 s. `machines` is how many machines and people's computers it leads to. Bytes are those that came and
+    went."""
 
     key: str
     endpoint: str
@@ -37,7 +37,7 @@ class TunnelView(msgspec.Struct, frozen=True, kw_only=True):
     sent_bytes: int
     """Since the device was made, 0 or more."""
     carrier: str
-    """Who carries its packets: kernel, or the file of a program; empty where that is not found."""
+    """The carrier of the tunnel's packets: kernel, or the file of a program; empty where that is not found."""
 
 
 @click.group("mesh", no_args_is_help=True)
@@ -79,7 +79,7 @@ def show_tunnels(data_dir: Path | None, form: Form) -> int:
 
 
 def tunnels(device: OwnDevice, now: float) -> tuple[TunnelView, ...]:
-    """By endpoint. `now` is Unix time."""
+    """The tunnels of the device, by endpoint. `now` is Unix time."""
     state, found = device.state, []
     for key, peer in state.peers.items():
         traffic = state.traffic.get(key, PeerTraffic())

@@ -148,7 +148,7 @@ HELP: dict[str, str] = {
     "watchdog_report_s": "Log the stack of the event loop when it is blocked for this many seconds; 0: never.",
     "watchdog_end_s": "End the daemon when its event loop is blocked for this many seconds; 0: never.",
 }
-"""What is said of each setting; each has a flag."""
+"""The help of each setting; each has a flag."""
 
 SINGULAR = {
     "edge_addresses": "edge-address",
@@ -213,7 +213,8 @@ def settings_of(config: Path | None, flags: Mapping[str, object]) -> Settings:
 
 
 def settings_options(unused: Collection[str] = ()) -> list[click.Parameter]:
-    """One for each setting, and the file of settings. Those that the command has no use for are taken and not shown."""
+    """The options, one for each setting and one for the file of settings. Those that the command has no use for are
+    taken and not shown."""
     file = click.Option(
         ["--config"],
         metavar="FILE",
