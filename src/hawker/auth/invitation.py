@@ -74,7 +74,7 @@ class JoinAttempt(ValueObject, frozen=True):
     invite: str
     """The id of the invitation."""
     secret: bytes
-    """The invitation's, 32 bytes."""
+    """The secret of the invitation, 32 bytes."""
     key: bytes
     node: str = ""
     """The id of the node that joins; empty until it has one."""

@@ -63,7 +63,7 @@ class Mount(Part, frozen=True, kw_only=True):
     encrypted: bool | None = None
     """True: the volume has to be encrypted."""
     extend_threshold_percent: int | None = None
-    """The percentage, 1 to 99, that is used when the volume is extended; absent or 0: never."""
+    """The percentage of the volume, 1 to 99, that is used when it is extended; absent or 0: never."""
     add_size_gb: int | None = None
     """GiB that it is extended by each time."""
     add_size_percent: int | None = None  # refused: a volume grows by GiB
@@ -217,13 +217,13 @@ class MachineProcess(Part, frozen=True, kw_only=True):
     exec: tuple[str, ...] | None = None
     """The whole command; the image's and the machine's count for nothing."""
     entrypoint: tuple[str, ...] | None = None
-    """The program that stands in place of the image's."""
+    """The entrypoint, in place of the image's."""
     cmd: tuple[str, ...] | None = None
-    """The arguments that stand in place of the image's."""
+    """The command, in place of the image's."""
     env: dict[str, str] | None = None
     """Variables beside the machine's, and before them."""
     user: str | None = None
-    """The user that stands in place of the image's."""
+    """The user, in place of the image's."""
     secrets: tuple[MachineSecret, ...] | None = None
     ignore_app_secrets: bool | None = None
     """The process gets only those of the app's secrets that `secrets` names."""
@@ -363,8 +363,7 @@ class Service(Part, frozen=True, kw_only=True):
     """A request starts the machine when it is off."""
     autostop: bool | Literal["off", "stop", "suspend"] | None = None
     min_machines_running: int | None = None
-    """The number of the service's machines on its host that do not rest for want of requests; 0 to 1000000, absent:
-    0."""
+    """The machines of the service on its host that are not let rest for want of requests: 0 to 1000000, absent: 0."""
     checks: tuple[ServiceCheck, ...] | None = None
     force_instance_key: str | None = None
     force_instance_description: str | None = None

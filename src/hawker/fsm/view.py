@@ -84,11 +84,11 @@ class QueueView(ValueObject, frozen=True, kw_only=True):
     name: str
     """The name of the queue, as flows name it."""
     limit: int
-    """The most runs of the queue at a time, 1 or more."""
+    """The most steps of the queue that go on at once, 1 or more."""
     active: int
-    """Steps, 0 to `limit`."""
+    """The number of steps that go on now, 0 to `limit`."""
     waiting: int
-    """Runs, 0 or more."""
+    """The number of runs that wait, 0 or more."""
 
 
 def shown_state(state: State, waiting_for: str) -> State:

@@ -55,8 +55,9 @@ class AppSync:
         self._fan_out = asking
 
     async def to(self, app: AppName, node: NodeId, behalf: str) -> None:
-        """Where its home cannot be asked, a node that knows the app goes on with what it has. Raises `NotFound`, and
-        `Unavailable` when the node cannot be told, or does not know the app and nobody who does can be asked."""
+        """Brings what the app's home has of the app to `node`. Where its home cannot be asked, a node that knows the
+        app goes on with what it has. Raises `NotFound`, and `Unavailable` when the node cannot be told, or does not
+        know the app and nobody who does can be asked."""
         if self._owners.home_of_app(app) == node:
             return
         knows = node in self._owners.nodes_of_app(app)
@@ -70,7 +71,7 @@ class AppSync:
         self._owners.remember("app", app, node)
 
     async def everywhere(self, app: AppName, behalf: str) -> Asked[object]:
-        """To all nodes that know it beside its home."""
+        """Brings what the app's home has to all nodes that know the app beside its home."""
         home = self._owners.home_of_app(app)
         nodes = [node for node in self._owners.nodes_of_app(app) if node != home]
         packed = await self._packed(app, behalf, only_home=False) if nodes else None
@@ -141,7 +142,7 @@ class FleetApps:
         handlers.on(UPDATE_RELEASE, self.move_release)
 
     async def list(self, call: Call[NoParams, ListAppsQuery, None]) -> AppList:
-        """Those that the caller's token may see, with what all nodes have of each."""
+        """The apps that the caller's token may see, with what all nodes have of each."""
         query, grant = call.query, call.grant
         after_of(query.cursor)
         if query.app_role:
@@ -174,8 +175,8 @@ class FleetApps:
         return first
 
     async def create(self, call: Call[NoParams, CreateAppQuery, CreateAppRequest]) -> App:
-        """At the node that this broker stands beside, else at the first that is alive; but where another broker had
-        begun to with the same key, there."""
+        """Creates an app at the node that this broker stands beside, else at the first that is alive; but where another
+        broker had begun to with the same key, there."""
         body = call.body
         text = body.name or body.app_name
         if not text:
@@ -200,8 +201,8 @@ class FleetApps:
         return made
 
     async def delete(self, call: Call[AppParams, DeleteAppQuery, None]) -> None:
-        """Everywhere, its home last, so that what is cut short can be made again. Nothing is done while a node that
-        knows the app cannot be asked."""
+        """Deletes an app everywhere, its home last, so that what is cut short can be made again. Nothing is done while
+        a node that knows the app cannot be asked."""
         name, force = AppName(call.params.app_name), call.query.forced
         call = replace(call, query=DeleteAppQuery(force=force))  # as older nodes need to be told
         asked = await self._shown(call.params, call.caller, call.version)
@@ -222,7 +223,7 @@ class FleetApps:
         await self._names.give_up(name, call.caller)
 
     async def put_policy(self, call: Call[AppParams, NoQuery, NetworkPolicyRequest]) -> NetworkPolicy:
-        """Kept at the app's home, then in force at every node that has machines of the app."""
+        """Keeps a policy at the app's home, then has it in force at every node that has machines of the app."""
         home = await self._forwarding.to_home(call)
         made = await self._forwarding.unary_at(home, PUT_POLICY, call)
         await self._in_force(call.params.app_name, call.caller)
@@ -234,8 +235,8 @@ class FleetApps:
         await self._in_force(call.params.app_name, call.caller)
 
     async def move_release(self, call: Call[ReleaseParams, NoQuery, UpdateReleaseRequest]) -> Release:
-        """Kept at the app's home, then told to who may be its next one. What cannot be told now goes along with the
-        app's next order."""
+        """Keeps the release's status at the app's home, then tells it to the nodes that may be its next home. What
+        cannot be told now goes along with the app's next order."""
         home = await self._forwarding.to_home(call)
         moved = await self._forwarding.unary_at(home, UPDATE_RELEASE, call)
         with suppress(HawkerError):

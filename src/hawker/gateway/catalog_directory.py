@@ -19,12 +19,12 @@ CATCH_UP_EVERY_S = 0.01
 REVOKED_FOR_S = 0.25
 NODES_FOR_S = 0.25
 UNHEARD_FOR_S = 10.0
-"""So long after gossip has heard of anybody its silence about a node is ignorance, and later means that the node is
-down: whoever is heard of tells of all others that live, within a second or two."""
+"""The seconds after gossip has heard of anybody until which its silence about a node is ignorance, and later means that
+the node is down: whoever is heard of tells of all others that live, within a second or two."""
 
 
 class Looks(Protocol):
-    """`catalog.reads.PointReader` keeps it."""
+    """The reading of the catalog. `catalog.reads.PointReader` keeps it."""
 
     def rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]: ...
 
@@ -88,7 +88,7 @@ class CatalogDirectory:
         return self._region
 
     def nodes(self) -> Sequence[Node]:
-        """The same tuple for as long as nothing of it changes."""
+        """All nodes; the same tuple for as long as nothing of it changes."""
         self._known()
         return self._all
 
@@ -127,14 +127,14 @@ class CatalogDirectory:
         return [(str(org), str(network)) for org, network in self._looks.rows(_PAIRS, number)]
 
     def machines_at(self, node: NodeId, app: AppName, after: str, limit: int) -> Sequence[KnownMachine]:
-        """What this node said last of its machines of an app, by id, beyond `after`."""
+        """The machines of an app that this node said last, by id, beyond `after`."""
         return tuple(map(_known_machine, self._looks.rows(_MACHINES_AT, node, app, after, limit)))
 
     def volumes_at(self, node: NodeId, app: AppName, after: str, limit: int) -> Sequence[KnownVolume]:
         return tuple(map(_known_volume, self._looks.rows(_VOLUMES_AT, node, app, after, limit)))
 
     def forgotten(self, node: NodeId) -> bool:
-        """On purpose, by `hawker node forget`: one that was never heard of was not."""
+        """Whether a node was forgotten on purpose, by `hawker node forget`: a node that was never heard of was not."""
         fenced = self._looks.rows("SELECT 1 FROM __c_origin WHERE origin = ? AND forgotten >= 0 LIMIT 1", node)
         return bool(fenced) and self.node(node) is None
 

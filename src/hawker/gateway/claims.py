@@ -40,7 +40,7 @@ from hawker.value_object import ValueObject
 
 KEEPERS = 3
 ABANDONED_S = 60.0
-"""After so long a name that is kept belongs to nobody, unless there is an app of that name."""
+"""The seconds after which a name that is kept belongs to nobody, unless there is an app of that name."""
 _BEHALF = "certificates"
 TAKEN = "Validation failed: Name has already been taken"
 
@@ -71,9 +71,9 @@ class NameQuorum:
         self._fan_out = asking
 
     async def keep(self, name: AppName, claim: str, home: NodeId, behalf: str, *, shared: bool = False) -> KeptName:
-        """For this claim alone, from now on; `shared`: others may bring it, too, since it is a client's key. Raises
-        `NameTaken`, and `Unavailable` when too few keepers answer, or keep it for one home: then this call keeps
-        nothing."""
+        """Keeps a name for this claim alone, from now on; `shared`: others may bring it, too, since it is a client's
+        key. Raises `NameTaken`, and `Unavailable` when too few keepers answer, or keep it for one home: then this call
+        keeps nothing."""
         among, request = self.keepers(name), NameRequest(claim=claim, home=home)
         homes, new, silent = Counter[str](), list[NodeId](), list[HawkerError]()
 
@@ -106,7 +106,7 @@ class NameQuorum:
         return found
 
     async def release(self, kept: KeptName, behalf: str) -> None:
-        """What this call kept, as far as its keepers answer; the others notice that there is no such app."""
+        """Releases what this call kept, as far as its keepers answer; the others notice that there is no such app."""
         await self._release(kept.name, kept.claim, kept.new, behalf)
 
     async def give_up(self, name: AppName, behalf: str) -> None:
@@ -221,8 +221,8 @@ class NetworkClaims:
 
 
 class HostnameQuorum:
-    """Asked by an app's `home` before the app has a new host name. Host names live in the certificates of that node, so
-    it alone knows when the app gives one up."""
+    """The keepers of host names, asked by an app's `home` before the app has a new host name. Host names live in the
+    certificates of that node, so it alone knows when the app gives one up."""
 
     def __init__(self, home: NodeId, directory: Directory, index: AppIndex, asking: FanOut) -> None:
         self._home = home
@@ -234,9 +234,9 @@ class HostnameQuorum:
         return keepers(f"host:{hostname}", [node.id for node in self._directory.nodes()])
 
     async def keep(self, hostname: str, app: AppName, org: str) -> None:
-        """For this app alone, from now on. Raises `Unprocessable` where it is another app's, `QuotaExceeded` when too
-        many keepers have as many of the organization as they may, and `Unavailable` when too few answer: then nothing
-        is kept."""
+        """Keeps a host name for this app alone, from now on. Raises `Unprocessable` where it is another app's,
+        `QuotaExceeded` when too many keepers have as many of the organization as they may, and `Unavailable` when too
+        few answer: then nothing is kept."""
         request = HostnameRequest(app=app, home=self._home, org=org)
         among = self.keepers(hostname)
         got, silent = 0, list[HawkerError]()
@@ -262,7 +262,7 @@ class HostnameQuorum:
             raise Unavailable(f"too few nodes answer that keep whose {hostname} is: nothing was made: {reasons}")
 
     async def release(self, hostname: str, app: AppName) -> None:
-        """As far as the keepers answer; the others notice that the app does not have it."""
+        """Releases a host name, as far as the keepers answer; the others notice that the app does not have it."""
 
         async def one(caller: Caller) -> None:
             query = ReleaseHostnameQuery(app=app)

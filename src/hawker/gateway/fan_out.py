@@ -17,15 +17,15 @@ from hawker.value_object import ValueObject
 
 
 class Reach:
-    """Only the owner of a thing is ever called for it, and the API between nodes passes nothing on: no call goes in
-    circles."""
+    """The way to other nodes. Only the owner of a thing is ever called for it, and the API between nodes passes nothing
+    on: no call goes in circles."""
 
     def __init__(self, directory: Directory, peers: Peers) -> None:
         self.directory = directory
         self._peers = peers
 
     def caller(self, node_id: NodeId, behalf: str) -> Caller:
-        """Raises `Unavailable` when the node is down, not heard of yet or not known."""
+        """The caller for a node. Raises `Unavailable` when the node is down, not heard of yet or not known."""
         node = self.directory.node(node_id)
         if node is not None and node.unheard:
             raise Unavailable(
@@ -61,7 +61,8 @@ class Reach:
 
     @contextmanager
     def errors(self, node_id: NodeId, *, harmless: bool) -> Iterator[None]:
-        """What the node itself says passes as it is. `harmless`: the call changes nothing, so it may be made again."""
+        """A context for a call to a node: what the node itself says passes as it is. `harmless`: the call changes
+        nothing, so it may be made again."""
         try:
             yield
         except Unreachable as error:
@@ -100,14 +101,14 @@ class Asked(ValueObject, Generic[T], frozen=True, kw_only=True):
     regions: tuple[str, ...]  # those of the silent nodes that are known, sorted, each once
 
     def some(self, what: str) -> None:
-        """Raises `Unavailable` when nobody answered and somebody should have."""
+        """Checks that somebody answered. Raises `Unavailable` when nobody answered and somebody should have."""
         if not self.answers and self.silent:
             reasons = "; ".join(str(error) for _, error in self.silent[:3])
             raise Unavailable(f"{what} cannot be asked for: {reasons}")
 
 
 class FanOutLimits(ValueObject, frozen=True, kw_only=True):
-    """How many nodes are asked at a time, for how long each and all together."""
+    """The limits of a round: how many nodes are asked at a time, for how long each and all together."""
 
     at_once: int = AT_ONCE  # nodes asked at a time, 1 or more; the others wait their turn
     each_s: float = EACH_S  # seconds for one node, more than 0; then it is silent
@@ -120,12 +121,12 @@ class FanOut:
         self._patience = patience or FanOutLimits()
 
     async def every(self, nodes: Iterable[NodeId], behalf: str, ask: Callable[[Caller], Awaitable[T]]) -> Asked[T]:
-        """`ask` reads only. A node that says "not found" has nothing to say; what else it refuses is raised, once all
-        were asked."""
+        """Asks every node the same. `ask` reads only. A node that says "not found" has nothing to say; what else it
+        refuses is raised, once all were asked."""
         return await self.each(dict.fromkeys(nodes, ask), behalf)
 
     async def each(self, asks: Mapping[NodeId, Callable[[Caller], Awaitable[T]]], behalf: str) -> Asked[T]:
-        """The same, where not all are asked the same."""
+        """Asks each node its own question, else as `every`."""
         asked = tuple(asks)
         round_ = _Round(self.reach, behalf, asks, self._patience)
         with anyio.move_on_after(self._patience.all_s):
@@ -135,7 +136,7 @@ class FanOut:
         return round_.told(asked)
 
     async def first(self, nodes: Iterable[NodeId], behalf: str, ask: Callable[[Caller], Awaitable[T]]) -> Asked[T]:
-        """The same until one answers: `answers` has one at most."""
+        """Asks nodes as `every` until one answers: `answers` has one at most."""
         asked = tuple(dict.fromkeys(nodes))
         round_ = _Round(self.reach, behalf, dict.fromkeys(asked, ask), self._patience, enough=1)
         with anyio.move_on_after(self._patience.all_s):
@@ -178,7 +179,7 @@ class _Round(Generic[T]):
             self.scope.cancel()
 
     def told(self, asked: tuple[NodeId, ...]) -> Asked[T]:
-        """Raises what a node refused."""
+        """The answers of the nodes. Raises what a node refused."""
         for error in self._refused.values():
             raise error
         done = self._enough is not None and len(self._answers) >= self._enough

@@ -48,7 +48,7 @@ from hawker.permission import Action, Attempt
 
 WINDOW_S = 0.3
 EACH_S = 5.0
-"""How long a node may take beyond the time that it was told to wait."""
+"""The seconds that a node may take beyond the time that it was told to wait."""
 
 MOST_NODES = 400
 _AWAY_PAUSE_S = 1.0
@@ -202,7 +202,7 @@ def _of_node(query: AppLogPageQuery, places: dict[str, int], node: NodeId) -> No
 
 
 PAGE_BYTES = 4 << 20
-"""Of the lines of all nodes together, or 16 KiB of each where that is more."""
+"""The bytes of the lines of all nodes together on a page, or 16 KiB of each where that is more."""
 _LEAST_BYTES = 16 << 10
 _NODES_IN_PLACE = 400
 
@@ -216,8 +216,8 @@ class FleetAudit:
         handlers.on(LIST_AUDIT, self.page)
 
     async def page(self, call: Call[NoParams, AuditQuery, None]) -> AuditPage:
-        """Who reads what everybody did may as well do it: a token to read with does not suffice. Raises `Forbidden`,
-        `BadRequest`, `NotFound`, and what a node refuses."""
+        """A page of the audit logs of all nodes, or of one. Who reads what everybody did may as well do it: a token to
+        read with does not suffice. Raises `Forbidden`, `BadRequest`, `NotFound`, and what a node refuses."""
         call.grant.check(Attempt(Action.CONTROL))
         query, places = call.query, places_of(call.query.after)
         nodes = self._nodes(query.node)

@@ -17,9 +17,9 @@ from hawker.ids import AppName, NodeId
 
 AnyCall: TypeAlias = Call[Any, Any, Any]
 Choose: TypeAlias = Callable[[AnyCall], Awaitable[NodeId]]
-"""Where a call goes. Raises `NotFound` or `Unavailable`."""
+"""A function that says to which node a call goes. Raises `NotFound` or `Unavailable`."""
 Before: TypeAlias = Callable[[AnyCall, NodeId], Awaitable[None]]
-"""What is done before a call goes there."""
+"""A function that is called before a call goes to a node."""
 
 
 class Forwarding:
@@ -54,7 +54,7 @@ class Forwarding:
         return self._own
 
     async def to_home(self, call: AnyCall) -> NodeId:
-        """Of the app that the path names; another node becomes that if it was forgotten."""
+        """The home of the app that the path names; another node becomes its home if that was forgotten."""
         return await self.home_of(AppName(call.params.app_name), call.caller, await self.owners.hint(call.version))
 
     async def home_of(self, app: AppName, behalf: str, hint: NodeId | None) -> NodeId:

@@ -341,12 +341,12 @@ class Gateway:
         return self._beside.exposition()
 
     async def regions(self, call: Call[NoParams, NoQuery, None]) -> RegionList:
-        """Those of all nodes, also of such as are down: their machines are there."""
+        """The regions of all nodes, also of such as are down: their machines are there."""
         own = self._directory.region
         return region_list([own, *(node.region for node in self._directory.nodes())], own)
 
     async def history(self, call: Call[HistoryParams, NoQuery, None]) -> MachineHistory:
-        """From the machine's node, else from the archive, which every node reads."""
+        """The history of a machine, from its node, else from the archive, which every node reads."""
         name = call.params.machine_id
         node = self._owners.known("machine", name)
         if node is None:
@@ -374,7 +374,7 @@ class Gateway:
         return AppNodes(nodes=self._owners.nodes_of_app(app, hint), home=found)
 
     def note_order(self, app: AppName, machine_id: str, version: str) -> None:
-        """Where a new machine is, is known here at once, whatever the catalog says yet."""
+        """Notes where a new machine is, so that it is known here at once, whatever the catalog says yet."""
         node = NodeId(version.partition(":")[0])
         self._owners.remember("machine", machine_id, node)
         self._owners.remember("app", app, node)

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 UNREACHABLE = "unreachable"
 ALL_ROWS = -1
-"""As a limit: the whole list."""
+"""The limit that means the whole list."""
 
 
 class SilentRows(Protocol):
@@ -58,7 +58,7 @@ class SilentRows(Protocol):
 
 
 def machine_of(row: KnownMachine, host: Node) -> Machine | None:
-    """None for one in a state that this version does not know."""
+    """The machine as answers show it; None for one in a state that this version does not know."""
     try:
         state = State(row.state)
     except ValueError:
@@ -103,7 +103,7 @@ def volume_of(row: KnownVolume, host: Node) -> Volume:
 
 
 def selects(query: ListMachinesQuery) -> Callable[[KnownMachine], bool]:
-    """What a worker would select of its own."""
+    """The filter by which a worker would select its own machines for this query."""
 
     def selected(row: KnownMachine) -> bool:
         right_state = not query.state or row.state in query.state
@@ -113,7 +113,7 @@ def selects(query: ListMachinesQuery) -> Callable[[KnownMachine], bool]:
 
 
 class PagePart(ValueObject, Generic[T], frozen=True, kw_only=True):
-    """One node's page: `items` in order, `upto` the key that it got to if there is more, else None."""
+    """The page of one node: `items` in order, `upto` the key that it got to if there is more, else None."""
 
     items: Sequence[T]
     upto: str | None = None
@@ -134,8 +134,8 @@ def merged(
     newest_first: bool = False,
     better: Callable[[T, T], T] = lambda first, other: first,
 ) -> Whole[T]:
-    """At most `limit` items, in the order of `key`, or against it with `newest_first`. Of several with one key `better`
-    says which counts."""
+    """The pages as one: at most `limit` items, in the order of `key`, or against it with `newest_first`. Of several
+    with one key `better` says which counts."""
     parts = tuple(parts)
     found: dict[str, T] = {}
     for part in parts:
@@ -158,7 +158,7 @@ def merged(
 # is ever passed over, whatever a page holds.
 
 MOST_ROUNDS = 20
-"""How often nodes are asked again for a page of which the caller may not see everything."""
+"""The most times that nodes are asked again for a page of which the caller may not see everything."""
 
 
 class Lists:
@@ -227,7 +227,7 @@ class Lists:
         )
 
     async def runs(self, call: Call[NoParams, ListRunsQuery, None]) -> RunList:
-        """Of one resource by its owner, else of all nodes."""
+        """The runs of one resource by its owner, else of all nodes."""
         query = call.query
 
         async def ask(caller: Caller) -> PagePart[RunSummary]:

@@ -38,7 +38,7 @@ class Owners:
         self._seen: OrderedDict[tuple[str, str], tuple[NodeId, float]] = OrderedDict()
 
     def remember(self, kind: Kind | Literal["app"], name: str, node: NodeId) -> None:
-        """It was just seen there, which the catalog may not say yet."""
+        """Remembers that a thing was just seen at `node`, which the catalog may not say yet."""
         self._seen[kind, name] = (node, self._clock.monotonic() + REMEMBERED_S)
         self._seen.move_to_end((kind, name))
         if len(self._seen) > MOST_REMEMBERED:
@@ -57,7 +57,7 @@ class Owners:
         return node if self._fan_out.reach.knows(node) else None
 
     def known(self, kind: Kind, name: str) -> NodeId | None:
-        """Without asking anybody."""
+        """The owner of a thing, as far as it is known without asking anybody."""
         if kind == "machine":
             return self.directory.owner_of_machine(name) or self._remembered(kind, name)
         if kind == "volume":
@@ -75,8 +75,8 @@ class Owners:
     async def ask(
         self, kind: Kind, name: str, nodes: Iterable[NodeId], behalf: str, *, without: NodeId | None = None
     ) -> Owner | None:
-        """What nodes say themselves: first one of each other region, which knows of its neighbours, then the others.
-        Raises `Unavailable` when it may be at one that cannot be asked."""
+        """The owner of a thing as nodes say themselves: first one of each other region, which knows of its neighbours,
+        then the others. Raises `Unavailable` when it may be at one that cannot be asked."""
         if not _IDS[kind](name):
             return None
         left = self._abroad_first(node for node in nodes if node != without)[:MOST_ASKED]
@@ -122,7 +122,7 @@ class HomeElection:
         self._forgotten = forgotten
 
     async def home(self, app: AppName, behalf: str) -> NodeId | None:
-        """None when nobody knows the app, or nobody who does may be its home."""
+        """The home of an app; None when nobody knows the app, or nobody who does may be its home."""
         directory = self._owners.directory
         home = directory.home_of_app(app)
         if home is not None:

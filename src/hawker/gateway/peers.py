@@ -77,7 +77,8 @@ class HttpPeers:
         return url
 
     def ask_also(self, address_of: Callable[[NodeId], str | None]) -> None:
-        """For the address of a node that nobody who was asked before knows: gossip may not have heard it yet."""
+        """Adds `address_of` for the address of a node that nobody who was asked before knows: gossip may not have heard
+        it yet."""
         self._addresses_of.append(address_of)
 
     async def close(self) -> None:

@@ -27,7 +27,7 @@ class RateLimits:
         self._buckets = {rate: TokenBuckets(rate.value, most) for rate in Rate if rate is not Rate.NONE}
 
     def spend(self, route: AnyRoute, params: Mapping[str, str], *, root: bool = False) -> None:
-        """Raises `RateLimited`, which no action has seen anything of."""
+        """Counts a call. Raises `RateLimited`, which no action has seen anything of."""
         rate, subject = rate_of(route), subject_of(route, params)
         if rate is Rate.NONE or subject is None or (root and self._spares_root):
             return

@@ -43,11 +43,11 @@ _TEXT = "rate limit exceeded: this caller orders too many machines"
 
 
 class Homes(Protocol):
-    """What the market asks of the gateway around it."""
+    """The questions that the market asks of the gateway around it."""
 
     async def find_app(self, app: AppName, caller: str, version: str | None, *, home: bool) -> AppNodes:
-        """Once what the caller wrote up to `version` can be read here, or where it was written. `home`: that is found,
-        too. Raises `NotFound`, `Unavailable`."""
+        """The nodes of an app, once what the caller wrote up to `version` can be read here, or where it was written.
+        `home`: its home is found, too. Raises `NotFound`, `Unavailable`."""
 
     def note_order(self, app: AppName, machine_id: str, version: str) -> None:
         """A machine was just made at the node that `version`, `origin:epoch:version`, names."""
@@ -103,7 +103,8 @@ class MarketHandlers:
         return _answer(placed, count)
 
     async def placements(self, call: Call[NoParams, NoQuery, PlacementsRequest]) -> Placements:
-        """What the nodes say, summed by region; the nearest first. A node that does not answer offers nothing."""
+        """The placements that the nodes offer, summed by region; the nearest first. A node that does not answer offers
+        nothing."""
         body = call.body
         call.grant.check(Attempt(Action.READ, org=body.org_slug))
         nodes = [node for node in self._directory.nodes() if _open(node) and accepts(body.region, node.region)]

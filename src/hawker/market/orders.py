@@ -51,12 +51,12 @@ _AT = re.compile(r"@([0-9a-f]{8})")
 
 
 class Order(ValueObject, frozen=True, kw_only=True):
-    """What a caller wants, all the way from the API to the worker that fills it.
+    """The order of a caller, all the way from the API to the worker that fills it.
 
     `behalf` is the caller that the gateway has authenticated, `until` monotonic time in seconds, `key` the caller's
-    Idempotency-Key, `known_at` where the app is known beside what the catalog says, `avoid` are nodes that will not
-    do; `metadata` takes what a worker's answer says beside its body.
-    `id` and `exported`, the app as its home has it, are known once the order is about to be sent."""
+    Idempotency-Key, `known_at` where the app is known beside what the catalog says, `avoid` are nodes that will not do;
+    `metadata` takes what a worker's answer says beside its body. `id` and `exported`, the app as its home has it, are
+    known once the order is about to be sent."""
 
     app: AppName
     machine: CreateMachineRequest
@@ -64,7 +64,7 @@ class Order(ValueObject, frozen=True, kw_only=True):
     until: float
     key: str | None = None
     count: int = 1
-    """How many machines, 1 or more."""
+    """The number of machines, 1 or more."""
     all_or_nothing: bool = False
     """Fewer than `count` are none: those that were made go again."""
     known_at: AppNodes = msgspec.field(default_factory=AppNodes)
@@ -79,7 +79,7 @@ class Order(ValueObject, frozen=True, kw_only=True):
 
 
 class Sending(ValueObject, frozen=True):
-    """At one node, and what the node calls the order. `number` is that of its claim."""
+    """One sending of an order to `node`; `name` is what the node calls the order. `number` is that of its claim."""
 
     node: NodeId
     name: str
@@ -88,7 +88,7 @@ class Sending(ValueObject, frozen=True):
 
 
 class Refused(ValueObject, frozen=True):
-    """It is not filled there by this attempt, now or later."""
+    """The node's refusal: the order is not filled there by this attempt, now or later."""
 
     error: HawkerError
 
@@ -112,7 +112,7 @@ class Orders:
         self._cancel_deadline_s = cancel_deadline_s
 
     async def place(self, order: Order, ranking: Sequence[NodeId]) -> Filled | list[HawkerError]:
-        """Where it was filled, or why each of these nodes did not. Raises `OrderUncertain`,
+        """The node that filled the order and its machine, or why each of these nodes did not. Raises `OrderUncertain`,
         and what the order itself is refused for."""
         errors: list[HawkerError] = []
         ahead = list(ranking)

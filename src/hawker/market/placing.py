@@ -155,7 +155,7 @@ class Placing:
         self._exports: Singleflight[OrderedApp] = Singleflight()
 
     async def one(self, order: Order) -> Filled:
-        """Raises why nobody filled it."""
+        """Places an order for one machine. Raises why nobody filled it."""
         wanted = self._wanted(order)
         regions = self._regions(order, wanted)
         order = await self._numbered(order, order.key or new_ulid(self._clock))
@@ -177,7 +177,7 @@ class Placing:
         raise await self._refusal(order, regions, surveys, errors)
 
     async def many(self, order: Order) -> Placed:
-        """As many as can be. With `all_or_nothing`, what was filled is undone when the rest is not."""
+        """Places as many machines as can be. With `all_or_nothing`, what was filled is undone when the rest is not."""
         order_id = order.key or new_ulid(self._clock)
         regions = self._regions(order, self._wanted(order))
         surveys = await self._surveys(order, regions)
@@ -221,7 +221,7 @@ class Placing:
         return Placed(order_id=order_id, filled=made, shown=shown, error=error)
 
     async def dry_run(self, order: Order) -> Placed:
-        """Who would fill it, or why nobody would. Changes nothing."""
+        """The nodes that would fill the order, or why none would. Changes nothing."""
         regions = self._regions(order, self._wanted(order))
         surveys = await self._surveys(order, regions)
         planned = [node for surveyed in surveys for node in surveyed.planned][: order.count]

@@ -150,7 +150,7 @@ def preferences(
 
 
 def load_preferences(file: Path | None) -> Preferences:
-    """Raises `CannotStart` naming the file and the key."""
+    """The preferences of a file; the usual ones without a file. Raises `CannotStart` naming the file and the key."""
     if file is None:
         return preferences()
     try:

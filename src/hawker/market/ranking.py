@@ -29,7 +29,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
     node: NodeId
     region: str
-    """That of the node."""
+    """The region of the node."""
     bid: Bid
     filled: int = 0
 
@@ -39,16 +39,16 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What one resource adds to a score: `points`, of 1 in all."""
+    """The part of a score that one resource adds: `points`, of 1 in all."""
 
     name: str
-    """Of the resource, as the curves name it."""
+    """The name of the resource, as the curves name it."""
     value: float
-    """As the curve takes it: a share of what is used then, bytes or a number of machines."""
+    """The value as the curve takes it: a share of what is used then, bytes or a number of machines."""
     utility: float
-    """What the curve makes of the value, 0 to 1."""
+    """The utility that the curve makes of the value, 0 to 1."""
     weight: float
-    """How much the resource counts beside others, 0 or more."""
+    """The weight of the resource beside others, 0 or more."""
     points: float
 
 
@@ -72,8 +72,8 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rank(offers: Sequence[Offer], preferences: Preferences, *, spread: Spread, seed: int) -> list[Ranked]:
-    """Those that would fill the order, the best first. Equal scores are put in an order that depends on `seed` and the
-    nodes' names alone, so that brokers with different seeds do not all run to the same node."""
+    """The offers that would fill the order, the best first. Equal scores are put in an order that depends on `seed` and
+    the nodes' names alone, so that brokers with different seeds do not all run to the same node."""
     able = [offer for offer in offers if is_able(offer, spread)]
     unknown = worst_bytes(able)
     ranked = [judged(offer, preferences, spread, unknown) for offer in able]
@@ -81,8 +81,8 @@ def rank(offers: Sequence[Offer], preferences: Preferences, *, spread: Spread, s
 
 
 def plan(offers: Sequence[Offer], preferences: Preferences, *, spread: Spread, seed: int, count: int) -> list[NodeId]:
-    """Where to put so many equal machines: each to the best as the ones before leave it. Shorter than `count` when
-    there is no more room."""
+    """The nodes for `count` equal machines: each goes to the best node as the machines before it leave it. Shorter than
+    `count` when there is no more room."""
     unknown = worst_bytes([offer for offer in offers if is_able(offer, spread)])
     left = {offer.node: judged(offer, preferences, spread, unknown) for offer in offers if is_able(offer, spread)}
     chosen: list[NodeId] = []
@@ -106,15 +106,15 @@ def machines_of_app(offer: Offer) -> int:
 
 
 def worst_bytes(offers: Sequence[Offer]) -> float:
-    """What a node that does not know the image is taken to lack: all of it, as far as anybody knows. Where another one
-    has it, it is handed over."""
+    """The bytes that a node that does not know the image is taken to lack: all of it, as far as anybody knows. Where
+    another node has it, it is handed over."""
     whole = max((offer.bid.image_bytes or 0 for offer in offers), default=0)
     held = any(offer.bid.missing_bytes == 0 and offer.bid.image_bytes for offer in offers)
     return whole * _NEARBY if held else whole
 
 
 def missing_bytes(bid: Bid, unknown_bytes: float) -> float:
-    """What counts as missing: bytes that a neighbour hands over cost less than those of a registry."""
+    """The bytes that count as missing: bytes that a neighbour hands over cost less than those of a registry."""
     if bid.missing_bytes is None:
         return unknown_bytes
     nearby = min(max(0, bid.nearby_bytes), bid.missing_bytes)
@@ -206,7 +206,7 @@ def _ranked(each: Ranked, best: Ranked) -> BidShown:
 
 
 def lost_to(each: Ranked, best: Ranked) -> str:
-    """Where the winner is better, the greatest difference first."""
+    """The sentence that says where the winner is better, the greatest difference first."""
     behind = best.score - each.score
     if behind < 1e-9:
         return "as good as the best: a draw decided"

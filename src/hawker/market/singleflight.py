@@ -29,8 +29,8 @@ class Singleflight(Generic[T]):
         self._gathering: dict[Hashable, _Gathering[T]] = {}
 
     async def ask(self, key: Hashable, call: Callable[[], Awaitable[T]]) -> T:
-        """What `call` of one of those who ask for `key` returns, or raises of the family. It runs in that one's task:
-        when that is cancelled, the next takes its place."""
+        """The answer that `call` of one of those who ask for `key` returns, or its error of the family. It runs in that
+        one's task: when that is cancelled, the next takes its place."""
         while (gathering := self._gathering.get(key)) is not None:
             await gathering.over.wait()
             if gathering.error is not None:

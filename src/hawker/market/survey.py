@@ -59,13 +59,13 @@ class Field(ValueObject, frozen=True, kw_only=True):
 
     nodes: Sequence[Node]
     passed_over: dict[str, str]
-    """By node id, why it is not asked, in words for people."""
+    """The reason why a node is not asked, in words for people, by node id."""
     fit: Sequence[Node]
 
 
 class Fields:
-    """Of many orders that come while the directory says the same: a directory that hands out the very same tuple again
-    says that nothing has changed, and with the very same node that this node has not."""
+    """The fields of many orders that come while the directory says the same: a directory that hands out the very same
+    tuple again says that nothing has changed, and with the very same node that this node has not."""
 
     def __init__(self, preferences: Preferences) -> None:
         self._preferences = preferences
@@ -104,9 +104,9 @@ def _key(node: Node, preferences: Preferences) -> _Key:
 
 
 def rounds(nodes: Sequence[Node], limits: Limits, seed: float) -> Iterator[tuple[Node, ...]]:
-    """In which parts the nodes of a region are asked, which are given by promise: all at once where they are few, else
-    the best by what is known of them with some others by chance, since what is known may be late. `seed` is in [0, 1).
-    """
+    """The parts in which the nodes of a region are asked, which are given by promise: all at once where they are few,
+    else the best by what is known of them with some others by chance, since what is known may be late. `seed` is in [0,
+    1)."""
     if len(nodes) <= limits.ask_all_up_to:
         if nodes:
             yield tuple(nodes)
@@ -207,7 +207,7 @@ class Bidding:
         return len(self._queues)
 
     async def collect(self, nodes: Sequence[NodeId], ask: BidAsk, deadline_s: float) -> dict[str, Bid | str]:
-        """What each node bid, or why nothing was heard of it."""
+        """The bid of each node, or why nothing was heard of it."""
         written = msgspec.Raw(encode_json(ask))
         async with anyio.create_task_group() as tasks:
             asked = _Round(written, nodes, tasks, deadline_s)
@@ -284,11 +284,12 @@ _SEED_BYTES = 8
 
 
 class Surveyed(ValueObject, frozen=True, kw_only=True):
-    """Of one region, or a part of it. `ranked` has the best first; `planned` is where each of a counted order goes."""
+    """The survey of one region, or of a part of it. `ranked` has the best first; `planned` is where each of a counted
+    order goes."""
 
     nodes: Sequence[Node]
     passed_over: dict[str, str]
-    """By node id, why it was not asked, in words for people."""
+    """The reason why a node was not asked, in words for people, by node id."""
     bids: dict[str, Bid | str]
     ranked: Sequence[Ranked]
     planned: Sequence[NodeId] = ()
