@@ -114,7 +114,7 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A request may start it."""
     idle_s: float = 300.0
     started_at: float = 0.0
-    """Unix seconds of its last start; 0 before the first."""
+    """The time of the machine's last start in Unix seconds; 0 before the first."""
     created_at: float = 0.0
     """The time of the machine's creation in Unix seconds; of equal machines the older one is woken first."""
     gate: GatePlace | None = None
@@ -199,7 +199,7 @@ class ShownChallenge(msgspec.Struct, frozen=True, kw_only=True):
     answer: str
     app: AppName = AppName("")
     kind: str = HTTP_01
-    """`http-01`, `tls-alpn-01` or `dns-01`."""
+    """The kind of the challenge: `http-01`, `tls-alpn-01` or `dns-01`."""
 
 
 LEAVE_S = 600.0

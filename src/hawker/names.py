@@ -58,9 +58,9 @@ class NamedPeer(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A computer that is in a private network over WireGuard. `here`: through this node."""
 
     name: str
-    """Its label in `NAME._peer.internal`."""
+    """The label of the peer in `NAME._peer.internal`."""
     ip: str
-    """Its private address, which says its network."""
+    """The private address of the peer, which says its network."""
     here: bool = False
 
     @property

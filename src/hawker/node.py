@@ -19,7 +19,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int = 0
     """The memory in MiB."""
     disk_mib: int = 0
-    """MiB of volumes and root filesystems."""
+    """The MiB of volumes and root filesystems."""
 
     def plus(self, other: "Resources") -> "Resources":
         return Resources(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
@@ -38,9 +38,9 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     cpus: int
     """Whole cpus, 0 or more."""
     memory_mib: int
-    """MiB that are for sale."""
+    """The MiB of memory that are for sale."""
     disk_mib: int
-    """MiB that are for sale."""
+    """The MiB of disk that are for sale."""
     shared_ratio: float = 8.0
     gpus: tuple[Gpu, ...] = ()
 

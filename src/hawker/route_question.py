@@ -18,7 +18,7 @@ class AskedRequest(msgspec.Struct, frozen=True, kw_only=True):
     fields: tuple[tuple[str, str], ...] = ()
     """The head's, in order, each a name and a value without line ends."""
     source: str = ""
-    """The client's IP address; empty: anybody."""
+    """The IP address of the client; empty: anybody."""
     replay: str = ""
     """The field `fly-replay` of the answer of the machine that gets the request; empty: it answers by itself."""
 
@@ -46,7 +46,7 @@ class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
     machine: MachineId
     state: str
-    """The machine's, in the words of the API."""
+    """The state of the machine, in the words of the API."""
     stands: str
     internal_port: int
     """The machine's own port that the request would go to."""

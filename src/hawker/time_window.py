@@ -20,7 +20,7 @@ class TimeWindow(ValueObject, frozen=True):
     start_s: float
     length_s: float
     period_s: float = DAY_S
-    """Seconds, above 0: a day where nothing is said."""
+    """The length of the period in seconds, above 0: a day where nothing is said."""
 
     def opened(self, now: float) -> float | None:
         """The moment in Unix seconds at which the window that is open now was opened; None while none is open."""

@@ -27,7 +27,7 @@ class MachineRow(msgspec.Struct, frozen=True, kw_only=True):
     IPv6 address; `details_json` is what its record has beside the other fields."""
 
     id: str
-    """The machine's id, which is also in the file's place in the archive."""
+    """The id of the machine, which is also in the file's place in the archive."""
     app: str
     """The name of the app that had the machine."""
     name: str
@@ -107,7 +107,7 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     number: int
     step: str
-    """Its name in the flow."""
+    """The name of the step in the flow."""
     attempt: int
     outcome: str
     """The end of the attempt: `done`, `retry`, `failed`, `handed_off`, `undone` or `undo_failed`."""

@@ -43,7 +43,7 @@ _CAUSES = (
     ("IncompleteBody", "the answer was cut short"),
     ("UnexpectedEof", "the answer was cut short"),
 )
-"""What the library says in its account of itself, and what it means."""
+"""The words of the library in its account of itself, and what they mean."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -89,7 +89,8 @@ class AtWork(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     """Random, of the one who works. Of two that begin a prune at once, the one whose token stands goes on."""
     until: float
-    """Unix seconds. Who works moves it on; a mark that nobody moves on holds nobody up from then on."""
+    """The moment in Unix seconds at which the mark ends. Who works moves it on; a mark that nobody moves on holds
+    nobody up from then on."""
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +112,7 @@ class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
     """The volume's whole size, holes counted, above 0: a volume made of it has at least as much."""
     fstype: str
-    """`ext4`, or `raw` for blocks without a file system."""
+    """The file system, `ext4`, or `raw` for blocks without one."""
     encrypted: bool
     """The content is what the disk had: it opens with `volume_key` alone."""
     volume_key: bytes | None

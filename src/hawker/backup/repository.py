@@ -441,7 +441,8 @@ class _WorkLease:
         self._said_at, self._until = said_at, until
 
     def check(self) -> None:
-        """By both clocks: one stands still while the host sleeps, and one may be set."""
+        """Checks by both clocks that the work was said to go on in time: one stands still while the host sleeps, and
+        one may be set."""
         late_s = max(self._clock.monotonic() - self._said_at, self._clock.now() - self._until + self._longest_s)
         if late_s > self._longest_s - CLOCKS_S:
             raise Unavailable(f"it took longer than {self._longest_s / 3600:g} h: repeat it, it goes on from there")

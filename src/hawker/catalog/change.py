@@ -61,9 +61,9 @@ class ReplicatedTx(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """How far a replica is in a stream: all versions up to `applied` of `epoch`. Deletions up to `floor` are no longer
-    known. `fence`: what this origin says in epochs up to it is ignored, since it was forgotten; -1 when it was not.
-    `applied` is -1 in the middle of a reset: what is there is of no version, only a reset can end it."""
+    """The place of a replica in a stream: all versions up to `applied` of `epoch`. Deletions up to `floor` are no
+    longer known. `fence`: what this origin says in epochs up to it is ignored, since it was forgotten; -1 when it was
+    not. `applied` is -1 in the middle of a reset: what is there is of no version, only a reset can end it."""
 
     epoch: int = 0
     applied: int = 0

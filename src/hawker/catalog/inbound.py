@@ -23,7 +23,8 @@ SOURCES = 3
 
 
 class Missing:
-    """One stream that is behind. `sources` are those who have it, `bulky` when an answer is too long for a message."""
+    """One stream that is behind. `sources` are the nodes that have it, `bulky` when an answer is too long for a
+    message."""
 
     __slots__ = ("asked", "attempts", "bulky", "due", "epoch", "origin", "sources", "version")
 
@@ -165,7 +166,8 @@ class ReorderBuffer:
         return min(self._held.get(origin, ()), default=None)
 
     def hold(self, tx: ReplicatedTx, size: int) -> bool:
-        """Whether it was taken in. A newer epoch drops what an older one left; an older one is refused."""
+        """Takes a transaction in, and says whether it was. A newer epoch drops what an older one left; an older one is
+        refused."""
         epoch = self.epoch(tx.origin)
         if epoch > tx.epoch:
             return False

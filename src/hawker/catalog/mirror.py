@@ -37,7 +37,7 @@ _LOOKED_AT = """SELECT 'node', node, 2 * cordoned + draining FROM nodes WHERE no
     UNION ALL SELECT 'machine', id, generation FROM machines WHERE node = ?1
     UNION ALL SELECT 'volume', id, 0 FROM volumes WHERE node = ?1
     ORDER BY 1, 2"""
-"""What looks by key find of an owner; all else a caller asks that owner for."""
+"""The rows that looks by key find of an owner; for all else a caller asks that owner."""
 
 _log = bind("hawker.mirror")
 

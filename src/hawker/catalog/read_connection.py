@@ -56,7 +56,7 @@ class PreparedQuery(ValueObject, frozen=True):
     sql: str
     """Good until the schema changes."""
     columns: tuple[str, ...]
-    """Their names, in the order of the answer."""
+    """The names of the columns, in the order of the answer."""
     reads: frozenset[str]
     """Names in small letters."""
 

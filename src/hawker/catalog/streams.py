@@ -83,7 +83,7 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
     """The epoch of the owner's history that is read here now; 0 before any."""
     applied: int = 0
     floor: int = 0
-    """Up to this version whole transactions are not kept any more, only last ops of rows."""
+    """The version up to which whole transactions are not kept any more, only last ops of rows."""
     fence: int = -1
     """The epoch up to which what the owner published is ignored; -1 is no fence."""
     run: int = 0

@@ -49,11 +49,11 @@ class Size(ValueObject, frozen=True):
     """The size of a machine. `memory_mb` counts MiB, as everywhere in the Machines API."""
 
     cpu_kind: str
-    """`shared` or `performance`: whether the cpus may be oversold."""
+    """The kind of cpu, `shared` or `performance`: whether the cpus may be oversold."""
     cpus: int
     """Virtual ones, 1 or more."""
     memory_mb: int
-    """MiB, what the machine may use at most."""
+    """The MiB that the machine may use at most."""
 
 
 PRESETS: dict[str, Size] = {
@@ -172,7 +172,7 @@ class Check(ValueObject, frozen=True):
     name: str
     """The name in the answers of the API and in events; a service's is `servicecheck-NN-TYPE-PORT`."""
     type: str
-    """`tcp`: a connection is enough; `http`: an answer of 200 to 299 is."""
+    """The type of check. `tcp`: a connection is enough; `http`: an answer of 200 to 299 is."""
     port: int
     """The port in the machine, 1 to 65535, at its private address."""
     interval_s: float
@@ -186,7 +186,7 @@ class Check(ValueObject, frozen=True):
     path: str
     """The path of the HTTP request, from the slash."""
     protocol: str
-    """`http` or `https`; `tcp` checks ignore it."""
+    """The protocol, `http` or `https`; `tcp` checks ignore it."""
     tls_skip_verify: bool
     """Any certificate is good."""
     tls_server_name: str | None

@@ -31,7 +31,7 @@ class Guest(Part, frozen=True, kw_only=True):
     cpus: int | None = None  # 1 to 1024; absent: 1
     memory_mb: int | None = None  # MiB, 32 to 16777216; absent: 256 for each shared cpu, 2048 for each dedicated one
     max_memory_mb: int | None = None
-    """MiB that it may be grown to while it runs, no less than it has; absent: it may not."""
+    """The MiB that the machine may be grown to while it runs, no less than it has; absent: it may not."""
     gpu_kind: str | None = None  # small letters, digits and dashes; absent: no GPU
     gpus: int | None = None  # devices of that kind; absent: 1
     kernel_args: tuple[str, ...] | None = None
@@ -59,23 +59,23 @@ class Mount(Part, frozen=True, kw_only=True):
     path: str | None = None
     """Absolute, at most 1024 characters, below the root."""
     size_gb: int | None = None
-    """GiB that the volume has to have; absent or 0: any size."""
+    """The GiB that the volume has to have; absent or 0: any size."""
     encrypted: bool | None = None
     """True: the volume has to be encrypted."""
     extend_threshold_percent: int | None = None
     """The percentage of the volume, 1 to 99, that is used when it is extended; absent or 0: never."""
     add_size_gb: int | None = None
-    """GiB that it is extended by each time."""
+    """The GiB that the volume is extended by each time."""
     add_size_percent: int | None = None  # refused: a volume grows by GiB
     min_add_size_gb: int | None = None  # refused, too
     size_gb_limit: int | None = None
-    """GiB up to which it is extended; absent or 0: what its node lets a volume have."""
+    """The GiB up to which the volume is extended; absent or 0: what its node lets a volume have."""
 
 
 class TempDir(Part, frozen=True, kw_only=True):
     storage_type: Literal["disk", "memory"] | None = None
     size_mb: int | None = None
-    """MiB, 1 or more; in memory no more than the machine has."""
+    """The size in MiB, 1 or more; in memory no more than the machine has."""
 
 
 class ContainerVolume(Part, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class ContainerVolume(Part, frozen=True, kw_only=True):
 class RootfsConfig(Part, frozen=True, kw_only=True):
     persist: Literal["never", "restart", "always"] | None = None
     size_gb: int | None = None
-    """GiB that the machine may write to it, 1 to 500; absent or 0: what its node gives to each."""
+    """The GiB that the machine may write to it, 1 to 500; absent or 0: what its node gives to each."""
 
 
 class CacheDrive(Part, frozen=True, kw_only=True):
@@ -208,7 +208,7 @@ class Init(Part, frozen=True, kw_only=True):
     tty: bool | None = None
     stdin: bool | None = None
     swap_size_mb: int | None = None
-    """MiB, 0 to 65536; absent: none."""
+    """The size of the swap space in MiB, 0 to 65536; absent: none."""
     kernel_args: tuple[str, ...] | None = None
     """The arguments of a microVM's kernel, beside the node's own."""
 
@@ -267,7 +267,7 @@ class StopConfig(TimedPart, frozen=True, kw_only=True):
 
 class Concurrency(Part, frozen=True, kw_only=True):
     type: str | None = None
-    """`connections` or `requests`: what is counted."""
+    """The thing that is counted: `connections` or `requests`."""
     soft_limit: int | None = None
     """The number from which other machines are taken first; 0 to 1000000."""
     hard_limit: int | None = None
@@ -311,7 +311,7 @@ class HttpOptions(Part, frozen=True, kw_only=True):
 
 class ProxyProtoOptions(Part, frozen=True, kw_only=True):
     version: str | None = None
-    """`v1` or `v2`, also without the letter; absent: v1."""
+    """The version of the protocol, `v1` or `v2`, also without the letter; absent: v1."""
 
 
 class Port(Part, frozen=True, kw_only=True):

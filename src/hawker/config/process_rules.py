@@ -56,7 +56,7 @@ def in_files(config: MachineConfig) -> Iterator[tuple[str, str]]:
 
 
 def in_processes(config: MachineConfig) -> Iterator[tuple[str, str]]:
-    """The same of the secrets that processes and containers ask for by name."""
+    """Path in the config and name of each secret that processes and containers ask for by name."""
     for index, process in enumerate(config.processes or ()):
         yield from _asked(f"processes[{index}]", process.secrets or ())
     for index, container in enumerate(config.containers or ()):

@@ -37,9 +37,9 @@ _LONG_S = 30 * 86_400.0
 """A deploy may be paused for weeks; each wait inside it has a limit of its own."""
 _AGAIN = Backoff(attempts=1000, first_s=0.5, cap_s=30.0)
 _HEARD_S = 10.0
-"""How long edges of other hosts may take to hear of a machine that was put into routing or taken out, at most."""
+"""The most seconds that edges of other hosts take to hear of a machine that was put into routing or taken out."""
 _HEARD_HERE_S = 1.0
-"""The same for the edge of this host, which its daemon tells."""
+"""The most seconds that the edge of this host, which its daemon tells, takes to hear of it."""
 
 
 class DeployInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,13 +122,13 @@ class DeploySteps:
         return await self._guarded(context, do)
 
     async def move(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-        """Every machine that stays is of the release, or every green one is there."""
+        """Changes machines until every one that stays is of the release, or every green one is there."""
 
         return await self._guarded(context, lambda deploy: deploy.by_waves(gated=deploy.record.strategy != "immediate"))
 
     async def switch(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-        """Bluegreen: all green machines are in routing, then no blue one is; those are kept at rest for as long as the
-        file says."""
+        """Switches a bluegreen deploy: all green machines are in routing, then no blue one is; those are kept at rest
+        for as long as the file says."""
 
         async def do(deploy: "moves.Moves") -> None:
             green = [slot for slot in deploy.slots(SlotKind.CREATE) if slot.cordoned]
@@ -193,7 +193,8 @@ class DeploySteps:
         return Done()
 
     async def take_back(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-        """Every machine is what it was before the deploy, or it is written down that it could not be."""
+        """Takes changes back: every machine is what it was before the deploy, or it is written down that it could not
+        be."""
         return await self._led(context, partial(self._take_back, context), back=True)
 
     async def _take_back(self, context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term") -> Outcome:

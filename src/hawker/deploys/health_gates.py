@@ -9,7 +9,7 @@ from hawker.value_object import ValueObject
 _PASSING = "passing"
 _FELL_BACK = "update"
 _CRASHES = 2
-"""So many exits in a row that nobody asked for are a crash loop."""
+"""The number of exits in a row, that nobody asked for, which are a crash loop."""
 
 
 class GateState(Enum):
@@ -31,7 +31,7 @@ class Expected(ValueObject, frozen=True):
     version: str
     """The machine's version, a ULID: with another one the gate is not this deploy's any more."""
     smoke_s: float
-    """Seconds from its start, 0 or more."""
+    """The seconds from the machine's start, 0 or more."""
     checks: bool = True
     """The machine's own checks and its services' have to pass, too."""
 

@@ -117,9 +117,9 @@ class Moves:
     # Forward.
 
     async def by_waves(self, *, gated: bool) -> None:
-        """Every machine that stays is of the release, and every green one is there: region after region, where there
-        are waves, each watched for a while before the next. Raises `SlotFailed`, also for a machine that had proven
-        itself and serves no longer."""
+        """Changes machines until every one that stays is of the release, and every green one is there: region after
+        region, where there are waves, each watched for a while before the next. Raises `SlotFailed`, also for a machine
+        that had proven itself and serves no longer."""
         waves, said = self.record.waves, "machines come to the release"
         async with anyio.create_task_group() as tasks:
             failures: list[SlotFailed] = []

@@ -81,7 +81,7 @@ class WantedRelease(ValueObject, frozen=True, kw_only=True):
     config: AppConfig
     configs: Mapping[str, MachineConfig]
     strategy: str
-    """`rolling`, `canary`, `bluegreen` or `immediate`: which machines are changed when."""
+    """The strategy, `rolling`, `canary`, `bluegreen` or `immediate`: which machines are changed when."""
     ha: bool
     """A new group with services and without volumes gets two machines; any other gets one."""
     now: float

@@ -43,7 +43,7 @@ class _Place(ValueObject, frozen=True):
         return getattr(record, self.key) if self.index is None else record.checks[self.index]
 
     def fields(self, record: DeployRecord, task: DeployTask) -> dict[str, Any]:
-        """Of the record once it has the task so."""
+        """The fields of the deploy's record once it has the task so."""
         if self.index is None:
             return {self.key: task}
         return {"checks": (*record.checks[: self.index], task, *record.checks[self.index + 1 :])}

@@ -53,9 +53,9 @@ class CarriedSecret(msgspec.Struct, frozen=True, kw_only=True):
     value: bytes
     """The value of the secret in clear text, since the whole bundle is sealed; never logged."""
     created_at: float
-    """Unix seconds: when it was first set, at the home."""
+    """The time, in Unix seconds, when the secret was first set, at the home."""
     updated_at: float
-    """Unix seconds: when it last got another value, at the home."""
+    """The time, in Unix seconds, when the secret last got another value, at the home."""
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,8 +26,8 @@ from hawker.vault import Vault
 
 _EVERY_S, _QUERY_S = 1.0, 5.0
 _GATHER_S, _CALM_S = 0.02, 0.25
-"""From a change to what is read, since more of them may come; and from one reading to the next one, however many come:
-each is of all rows."""
+"""The seconds from a change to the reading of what changed, since more changes may come; and the seconds from one
+reading to the next one, however many changes come: each reading is of all rows."""
 _KNOWN = "SELECT node, hostname, app, created_at, updated_at FROM certificates WHERE node <> ?"
 _CHALLENGES = (
     "SELECT hostname, token, answer, app, kind FROM challenges WHERE node <> ? ORDER BY node, hostname LIMIT 1000"

@@ -147,7 +147,7 @@ class CatalogView(ValueObject, frozen=True):
 
     me: NodeId
     region: str
-    """Its nodes alone are witnesses and count for the majority."""
+    """The region of the node; its nodes alone are witnesses and count for the majority."""
     catalog: CatalogQueries
     believed: Callable[[], Mapping[NodeId, str]]
     ask: Callable[[NodeId, NodeId], Awaitable[str]]

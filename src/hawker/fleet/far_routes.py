@@ -31,7 +31,8 @@ MAX_SETS = 16
 """The most sets of services that an edge is told of for an app in each other region."""
 _EVERY_S, _QUERY_S = 1.0, 5.0
 _REGIONS_EVERY_S = 5.0
-"""What hosts of other regions serve changes with configs, and is read from rows of the whole fleet."""
+"""The seconds between two readings of what other regions serve: it changes with configs, and is read from rows of the
+whole fleet."""
 _ADDRESSES = "SELECT app, ip, shared FROM app_ips ORDER BY created_at, app"
 _PRIVATE = "SELECT app, ip FROM private_ips ORDER BY created_at, app"
 _REACHED = (

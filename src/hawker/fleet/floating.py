@@ -21,7 +21,7 @@ from hawker.log import bind
 START_S, EVERY_S = 5.0, 0.5
 """A node that begins looks who is there before it takes anything."""
 _TOLD = 3
-"""So often are neighbours told of an address, once in `EVERY_S`: what tells them may be lost."""
+"""The times that neighbours are told of an address, once in `EVERY_S`: what tells them may be lost."""
 _QUERY_S, _END_S = 5.0, 5.0
 _ADDRESSES = "SELECT DISTINCT ip FROM app_ips ORDER BY ip LIMIT 10000"
 _DRAINING = "SELECT node FROM nodes WHERE draining = 1"

@@ -104,8 +104,8 @@ class Invites:
         return await self._store.write(apply)
 
     async def admit(self, request: AdmitRequest, source: str) -> bytes:
-        """The secret to answer with, once this host counts as joined. Raises `Unauthorized` for who has no secret of
-        this cluster, `Forbidden` for an invitation that is over."""
+        """The secret to answer with, once this host counts as joined. Raises `Unauthorized` for a host that has no
+        secret of this cluster, `Forbidden` for an invitation that is over."""
         secret = join_secret(self.root, request.invite)
         if not is_proof(request.proof, secret, request.invite, request.key, request.node or ""):
             raise Unauthorized("this invitation or root token is not good here: it was made in another cluster")

@@ -38,8 +38,8 @@ NONCE_BYTES = 16
 _MAC_BYTES = 32
 _ASKS, _SAYS = b"hawker host?", b"hawker host!"
 _ANSWERS = Allowance(200.0, 400.0)
-"""To questions of the cluster from one address: each daemon there asks a few times a second at most. Others cost only
-the MAC that refuses them, so that nobody without a key uses up what the cluster may ask."""
+"""The answers to questions of the cluster from one address: each daemon there asks a few times a second at most. Other
+questions cost only the MAC that refuses them, so that nobody without a key uses up what the cluster may ask."""
 _FLOCK = struct.Struct("hhqqi4x")  # fcntl(2): type, whence, start, length, process
 _TICK_MS = 500
 _READ_AT_ONCE = 256
@@ -291,7 +291,7 @@ AWAY = "away"
 LOOK_S = 1.0
 _TRIES, _WAIT_S = 3, 0.3
 _SHOWN_S, _TRUSTED_S = 15.0, 2.0
-"""How old a host's word may be for who only shows it, and for who starts a spare by it."""
+"""The seconds that a host's word may be old for a node that only shows it, and for a node that starts a spare by it."""
 _AT_ONCE = 32
 _ERRORS = (OSError, ValueError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
 

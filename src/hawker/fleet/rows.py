@@ -109,7 +109,7 @@ class NodeFacts(ValueObject, frozen=True, kw_only=True):
     """The names of the drivers of the node."""
     labels: Mapping[str, str]
     started_at: float
-    """Unix seconds: when its daemon began."""
+    """The time at which the node's daemon began, in Unix seconds."""
 
 
 def node_row(record: NodeRecord, said: NodeFacts) -> Row:

@@ -16,7 +16,7 @@ class Observer(Protocol):
         """A run of an earlier daemon goes on under this one; parents come before their children."""
 
     def attempted(self, run: Run, record: StepRecord) -> None:
-        """One attempt of a step, or of its undo, came to its end; `run` is the run before that."""
+        """Notes that one attempt of a step, or of its undo, came to its end; `run` is the run before that."""
 
     def ended(self, run: Run) -> None: ...
 
@@ -44,7 +44,7 @@ class RunLog:
         self._logger = logger
 
     def say(self, run: Run, level: int, phrase: str, raised: BaseException | None = None, **fields: object) -> None:
-        """One line about `run`; `raised` adds its traceback, `fields` go with the ids and win over them."""
+        """Logs one line about `run`; `raised` adds its traceback, `fields` go with the ids and win over them."""
         if self._logger.isEnabledFor(level):
             where = {"resource_kind": run.resource.kind, "resource_id": run.resource.id}
             ids = {"run": run.id, "flow": run.flow, "step": run.step, **where}

@@ -322,7 +322,7 @@ class Verdict(ValueObject, frozen=True):
     commit: Commit | None = None
     hand_off: HandOff | None = None
     late: bool = False
-    """Its record may be written with the next one of the run."""
+    """The verdict's record may be written with the next one of the run."""
 
 
 def of_outcome(outcome: Outcome, jitter: float) -> Verdict:

@@ -12,8 +12,8 @@ from hawker.ids import AppName, NodeId
 
 
 class OneNode:
-    """Keeps `Directory`. `node` says how the one is now. It is taken to know every app, machine and volume: it answers
-    itself for those that it does not have."""
+    """Keeps `Directory`. `node` says how the one node is now. It is taken to know every app, machine and volume: it
+    answers itself for those that it does not have."""
 
     def __init__(self, node: Callable[[], Node]) -> None:
         self._node = node

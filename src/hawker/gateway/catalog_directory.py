@@ -19,8 +19,8 @@ CATCH_UP_EVERY_S = 0.01
 REVOKED_FOR_S = 0.25
 NODES_FOR_S = 0.25
 UNHEARD_FOR_S = 10.0
-"""The seconds after gossip has heard of anybody until which its silence about a node is ignorance, and later means that
-the node is down: whoever is heard of tells of all others that live, within a second or two."""
+"""The seconds after gossip has heard of anybody for which its silence about a node is ignorance; later its silence
+means that the node is down: whoever is heard of tells of all others that live, within a second or two."""
 
 
 class Looks(Protocol):

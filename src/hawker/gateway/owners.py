@@ -76,7 +76,7 @@ class Owners:
         self, kind: Kind, name: str, nodes: Iterable[NodeId], behalf: str, *, without: NodeId | None = None
     ) -> Owner | None:
         """The owner of a thing as nodes say themselves: first one of each other region, which knows of its neighbours,
-        then the others. Raises `Unavailable` when it may be at one that cannot be asked."""
+        then the others. Raises `Unavailable` when the thing may be at a node that cannot be asked."""
         if not _IDS[kind](name):
             return None
         left = self._abroad_first(node for node in nodes if node != without)[:MOST_ASKED]

@@ -90,7 +90,7 @@ class ReadConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     run: ImageConfig
     os: str
-    """`linux` say; an image for another system than the node's is refused."""
+    """The name of the system, `linux` say; an image for another system than the node's is refused."""
     architecture: str
     """The architecture by Go's name, `amd64` or `arm64` say; empty where the image does not say."""
     variant: str

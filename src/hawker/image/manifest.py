@@ -61,7 +61,7 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     """The platform that an image runs on, as an index says it: `linux/arm64/v8`."""
 
     os: str = ""
-    """`linux` say; empty where it is not said."""
+    """The name of the system, `linux` say; empty where it is not said."""
     architecture: str = ""
     """The architecture by Go's name, `amd64` say; empty where it is not said."""
     variant: str = ""
@@ -77,9 +77,9 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     media_type: str = ""
     """The media type of what the descriptor points to; empty where it is not said."""
     digest: str = ""
-    """`sha256:` and 64 hex digits; what is fetched is held to it."""
+    """The digest, `sha256:` and 64 hex digits; what is fetched is held to it."""
     size: int = 0
-    """Bytes as stored, 0 or more; what is fetched is held to it."""
+    """The size in bytes as stored, 0 or more; what is fetched is held to it."""
     urls: tuple[str, ...] | None = None
     """Other places of the content. A layer that has any is refused."""
     platform: Platform | None = None
@@ -96,7 +96,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """One image for one platform."""
+    """The manifest of one image for one platform."""
 
     config: Layer
     layers: tuple[Layer, ...]
@@ -239,7 +239,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     repository: str
     """The name within the registry; a path for what is not from one."""
     tag: str
-    """Empty beside a digest alone."""
+    """The tag; empty beside a digest alone."""
     digest: Digest
     size_bytes: int
     imported: bool = False

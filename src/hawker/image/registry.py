@@ -48,7 +48,7 @@ class Credentials(ValueObject, frozen=True):
     """A user name and a password or access token. `realm` is a host that may have them too, as token server."""
 
     username: str
-    """Empty for a token that is the password alone."""
+    """The name of the user; empty for a token that is the password alone."""
     password: Secret
     realm: str = ""
 

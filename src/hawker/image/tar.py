@@ -163,8 +163,8 @@ _KINDS = {
 
 
 class TarEntry(ValueObject, frozen=True):
-    """One member. `name` and `link` are as written. `size` is of the file when it is unpacked, holes included, and
-    `extents` where its bytes go; `stored` is how many bytes follow in the archive."""
+    """One member of an archive. `name` and `link` are as written. `size` is of the file when it is unpacked, holes
+    included, and `extents` where its bytes go; `stored` is how many bytes follow in the archive."""
 
     name: bytes
     kind: EntryKind
@@ -175,7 +175,7 @@ class TarEntry(ValueObject, frozen=True):
     gid: int
     """The group within the image."""
     mtime_ns: int
-    """Unix nanoseconds, below 0 before 1970."""
+    """The time of the last change in Unix nanoseconds, below 0 before 1970."""
     size: int
     stored: int
     extents: Extents

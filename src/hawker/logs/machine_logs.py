@@ -66,7 +66,8 @@ _FAILURES = (
     msgspec.MsgspecError,
     zstandard.ZstdError,
 )
-"""What keeping an app's log may raise, whatever its machines wrote or a disk made of it: trouble of that app alone."""
+"""The errors that keeping an app's log may raise, whatever its machines wrote or a disk made of it: trouble of that app
+alone."""
 
 _log = bind("hawker.logs")
 

@@ -44,7 +44,7 @@ from hawker.region import by_distance, preference
 from hawker.value_object import ValueObject
 
 _PASSING = (NoRoom, Unavailable, OrderCancelled, Fault, DeadlineExceeded, Unauthorized, Forbidden)
-"""What says something of one node, and nothing of the order."""
+"""The errors that say something of one node, and nothing of the order."""
 
 
 def no_such_region(wanted: str, nearest: str | None) -> NoRoom:
@@ -137,7 +137,7 @@ class Placed(ValueObject, frozen=True, kw_only=True):
     """`would` is where each would be filled, in a dry run; `error` is why the rest was not."""
 
     order_id: str = ""
-    """Empty in a dry run."""
+    """The id of the order; empty in a dry run."""
     filled: Sequence[Filled] = ()
     would: Sequence[NodeId] = ()
     shown: tuple[BidShown, ...] = ()

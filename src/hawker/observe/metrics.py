@@ -28,7 +28,7 @@ class Family(ValueObject, frozen=True):
 
     name: str
     kind: str
-    """`counter`, `gauge` or `histogram`."""
+    """The kind of the family: `counter`, `gauge` or `histogram`."""
     text: str
     """The text that says what the family counts, for people: the line `# HELP`."""
     labels: tuple[str, ...]

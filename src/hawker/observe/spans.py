@@ -38,7 +38,7 @@ class Span(ValueObject, frozen=True, kw_only=True):
     parent: int | None
     """The id of the span that it is part of; None for the first one of a trace."""
     name: str
-    """`FLOW` of a run, `FLOW.STEP` of an attempt at a step."""
+    """The name of the span: `FLOW` of a run, `FLOW.STEP` of an attempt at a step."""
     started_at: float
     ended_at: float
     attributes: Mapping[str, Attribute]

@@ -61,7 +61,7 @@ class Issued(ValueObject, frozen=True):
     """A certificate that was issued, in PEM."""
 
     chain: str
-    """The host's own certificate first."""
+    """The chain of certificates, the host's own certificate first."""
     key: str
     """The private key of the certificate."""
 
@@ -174,7 +174,7 @@ def renewal_time(authority: Authority, chain: str) -> float | None:
 
 
 _NOT_ACME = (LookupError, TypeError, AttributeError, ValueError)
-"""What the library raises on JSON that is not what it looks for."""
+"""The errors that the library raises on JSON that is not what it looks for."""
 _FAILED = (errors.Error, messages.Error, josepy.errors.Error, requests.RequestException, OSError, *_NOT_ACME)
 
 

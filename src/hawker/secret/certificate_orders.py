@@ -33,8 +33,8 @@ else:
 _LOOK_EVERY_S = 1.0
 SPREAD_S, _FLEET_SPREAD_S, _AGENT_SPREAD_S = 1.0, 3.0, 4.0
 _DONE_S, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 90.0, 0.1, 1.0
-"""So long has an authority to look and to issue. It is asked how far it is after a tenth of a second, then after pauses
-that double up to a second; none is shorter than its Retry-After."""
+"""The seconds that an authority has to look and to issue. It is asked how far it is after a tenth of a second, then
+after pauses that double up to a second; none is shorter than its Retry-After."""
 _FIRST_TRIES = 2
 AGAIN_S, _AGAIN_AT_MOST_S = 240.0, 86_400.0
 """The seconds before an order is tried again after the first failure; twice as long after each further one. Public
@@ -45,8 +45,8 @@ TRIES = Allowance(30 / 3600, 30)
 """The tries of one app a second: all apps share the node's account, and public authorities bear 300 orders of one in
 three hours."""
 _HEARD_S, _TURNS_S = 3.0, 20.0
-"""So long a node of a fleet leaves a certificate of the platform's own that nobody has to the others: until it has
-heard what they have, and a part of the second time that is its own."""
+"""The seconds for which a node of a fleet leaves a certificate of the platform's own that nobody has to the other
+nodes: until it has heard what they have, and a part of the second time that is its own."""
 _log = bind("hawker.certificates")
 
 

@@ -52,11 +52,12 @@ class FarCertificate(ValueObject, frozen=True):
     sealed: bytes
     """Chain and private key."""
     created_at: float
-    """Unix seconds: since when its node has one for the name. Of two apps' the name is the earlier one's."""
+    """The time, in Unix seconds, since when its node has one for the name. Of two apps' the name is the earlier
+    one's."""
     updated_at: float
-    """Unix seconds: since when its node has this one."""
+    """The time, in Unix seconds, since when its node has this certificate."""
     not_after: float
-    """Unix seconds: until when it is valid. Of several of one app the later one is shown."""
+    """The time, in Unix seconds, until when the certificate is valid. Of several of one app the later one is shown."""
 
 
 class HostnameKeepers(Protocol):

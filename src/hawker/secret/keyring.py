@@ -193,7 +193,7 @@ class Key(ValueObject, frozen=True):
 
 
 def make(type: KeyType, draw: Draw) -> Key:
-    """A random key."""
+    """A new random key of this type."""
     value = draw(_BYTES.get(type, 32))
     while type is KeyType.ES256 and not 0 < int.from_bytes(value, "big") < _ORDER:
         value = draw(_SCALAR_BYTES)

@@ -30,7 +30,7 @@ class StoreFaults(ValueObject, frozen=True):
 
     fail: Set[int] = frozenset()
     delay_s: float = 0.0
-    """Seconds that each commit takes."""
+    """The seconds that each commit takes."""
     freeze_after: int | None = None
 
 

@@ -35,7 +35,7 @@ _LOADED_AT_BOOT = (
     "uvicorn.lifespan.off",
     "uvicorn.loops.uvloop",
 )
-"""What libraries import by name when a daemon boots."""
+"""The modules that libraries import by name when a daemon boots."""
 
 _log = log.bind("hawker.template")
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -76,7 +76,7 @@ def as_wished(config: MachineConfig) -> MachineConfig:
 
 
 def reattach(tx: Tx, machine: MachineRecord, now: float, *, to_guest: bool = False) -> VolumeId | None:
-    """The volume of a machine that is to start, if it was detached meanwhile; the one that was taken back. Raises
+    """The volume of a machine that is to start, if it was detached meanwhile: the volume that was taken back. Raises
     `WrongState` when it is not to be had any more."""
     volume_id = volume_id_of(machine.config)
     volume = None if volume_id is None else tx.get(VOLUMES, volume_id)

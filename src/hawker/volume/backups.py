@@ -113,7 +113,8 @@ class VolumeBackups:
         )
 
     async def restore(self, record: VolumeRecord, origin: VolumeOrigin) -> VolumeRecord:
-        """Promised once this returns; `record` is as an empty one is made of the completed order."""
+        """Begin to make a volume from a backup, which is promised once this returns; `record` is as an empty one is
+        made of the completed order."""
         filled = msgspec.structs.replace(
             record,
             source_backup=origin.backup,

@@ -24,7 +24,7 @@ class Disk(ValueObject, frozen=True):
 
     id: VolumeId
     size_bytes: int
-    """Its whole size, holes counted."""
+    """The whole size of the file in bytes, holes counted."""
     fstype: Fstype
     encrypted: bool
     """The content of the file on the host is ciphertext; `key` opens it."""
@@ -38,7 +38,7 @@ class Usage(ValueObject, frozen=True):
     """The use of a volume's filesystem, in its own blocks; `blocks_avail` is `blocks_free` without root's reserve."""
 
     block_size: int
-    """Bytes in one block."""
+    """The number of bytes in one block."""
     blocks: int
     """All, 0 or more."""
     blocks_free: int
@@ -187,7 +187,7 @@ class Backups(Protocol):
     when it is not there, `ArchiveRefused`, `ArchiveDamaged`, `Unavailable`, and `OSError` for what the host refuses."""
 
     async def save(self, backup: str, snapshot: SnapshotRecord, name: str) -> BackupSize:
-        """Have the backup, of what the snapshot holds; `name` is the volume's. One that is there is left as it is.
+        """Have the backup, of what the snapshot holds; `name` is the volume's. A backup that is there is left as it is.
         Raises `Damaged` when its disk cannot read all of it: then there is no such backup."""
 
     async def find(self, backup: str) -> BackupFound:
@@ -221,7 +221,8 @@ class Copies(Protocol):
         """The room for one more copy, beyond what the node keeps free."""
 
     async def take(self, volume_id: VolumeId, snapshot_id: SnapshotId) -> int:
-        """Have the snapshot; what it takes of the disk, in bytes. One that is there is left as it is."""
+        """Have the snapshot, and return the bytes that it takes of the disk. A snapshot that is there is left as it
+        is."""
 
     async def restore(self, snapshot_id: SnapshotId, volume_id: VolumeId) -> None:
         """Have a new volume's file with what the snapshot holds; a file that is there is left as it is."""

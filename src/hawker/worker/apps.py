@@ -202,7 +202,7 @@ class AppFiles:
             await self._keep(app_id, _blob(digest, size), data)
 
     async def check(self, app: FilesOfApp, wanted: Mapping[str, int]) -> None:
-        """Whether this node has the files, or can have them. Raises `Unprocessable` for one that nobody has."""
+        """Whether this node has the files, or can have them. Raises `Unprocessable` for a file that no node has."""
         for digest, size in wanted.items():
             if self.size_of(app.id, digest) != size and await self._holder(app, digest) is None:
                 raise Unprocessable(

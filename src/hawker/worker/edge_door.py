@@ -84,7 +84,7 @@ class EdgeHost(ValueObject, frozen=True, kw_only=True):
     folder: Path
     addresses: tuple[str, ...]
     region: str
-    """The node's, which clients and machines are told."""
+    """The region of the node, which clients and machines are told."""
     own: bool
     idle_s: float
     user: int | None = None

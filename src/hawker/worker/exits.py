@@ -33,7 +33,7 @@ class Followup(ValueObject, frozen=True):
 
     record: MachineRecord
     restart_after_s: float | None = None
-    """Seconds, 0 or more; None for no start."""
+    """The seconds until the next start, 0 or more; None for no start."""
     destroy: bool = False
     """The config says `auto_destroy`, and no start follows."""
     rest: bool = False

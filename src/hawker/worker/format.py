@@ -34,9 +34,9 @@ class Edition(ValueObject, frozen=True):
     `reads` is the oldest format that it can bring up to its own."""
 
     hawker: str
-    """Its version, for messages."""
+    """The version of Hawker, for messages."""
     format: int
-    """The number of the one that it writes, 0 or more."""
+    """The number of the format that it writes, 0 or more."""
     needs: int
     reads: int
     upgrades: tuple[Upgrade, ...] = ()

@@ -46,7 +46,7 @@ class Probe(ValueObject, frozen=True):
     port: int
     """The port, 1 to 65535."""
     timeout_s: float
-    """Seconds from when its turn has come; without an answer by then it fails."""
+    """The seconds from when its turn has come; a probe without an answer by then fails."""
     method: str = "GET"
     """The method of HTTP in upper case."""
     path: str | None = None

@@ -45,7 +45,7 @@ class IpRequest(ValueObject, frozen=True, kw_only=True):
     `private_v6`."""
 
     type: str
-    """`v4`, `v6`, `shared_v4` or `private_v6`; another one is refused."""
+    """The type of address: `v4`, `v6`, `shared_v4` or `private_v6`; another one is refused."""
     region: str = ""
     """A code, or `global`; it must lead here, as an address is this node's."""
     service_name: str = ""

@@ -39,7 +39,7 @@ from hawker.value_object import ValueObject
 from hawker.worker.changes import Changes
 
 _REST_OF_TIME = 30
-"""After a write nothing is written for so many times as long as it took."""
+"""The multiple of a write's time for which nothing is written after it."""
 _AGAIN_S, _BOUND_WITHIN_S, _LOOK_S, _PEERS_EVERY_S = 1.0, 5.0, 0.005, 0.5
 _log = bind("hawker.dns")
 

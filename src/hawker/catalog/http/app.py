@@ -31,7 +31,7 @@ class CatalogEndpoint(ValueObject, frozen=True, eq=False):
     most: int = 128
     rest: bool = False
     lasts: bool = False
-    """Its answers go on until the client leaves."""
+    """The endpoint's answers go on until the client leaves."""
 
 
 class CatalogApp:

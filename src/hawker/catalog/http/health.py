@@ -23,7 +23,7 @@ _LEAST_STATUS, _MOST_STATUS = 200, 599
 
 class StatsRequest(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[str, ...]
-    """Names of tables whose rows are counted; one that is not there is an error."""
+    """The names of tables whose rows are counted; a table that is not there is an error."""
 
 
 class HealthEndpoints:

@@ -52,7 +52,7 @@ def _is_whole(record: logging.LogRecord) -> bool:
 
 
 class Connections:
-    """All of one listener. `accept` makes the protocol of a new one."""
+    """The connections of one listener. `accept` makes the protocol of a new one."""
 
     def __init__(self, app: CatalogApp) -> None:
         self.table = ConnectionTable(CONNECTIONS, DescriptorCount(anyio.current_time).scarce)

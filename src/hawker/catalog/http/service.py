@@ -24,7 +24,7 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     members: int
     """The number of members alive with this node, 1 or more."""
     p99_lag: float | None
-    """Seconds, 0 or more."""
+    """The 99th percentile of lag in seconds, 0 or more; None before anything came."""
     queue_size: int
     """Transactions, 0 or more."""
 

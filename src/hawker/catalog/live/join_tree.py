@@ -102,7 +102,7 @@ class TableInfo(ValueObject, frozen=True):
     name: str
     """The name of the table as it was declared."""
     columns: tuple[str, ...]
-    """Their names, in the order of the table."""
+    """The names of the columns, in the order of the table."""
     key: tuple[str, ...]
     """Names of columns; its first one is the owner's."""
 
@@ -151,7 +151,7 @@ class JoinTree(ValueObject, frozen=True):
         return f"{head}{root.narrowed(count)}{self.sql[root.end :]}"
 
     def roots_of(self, index: int, count: int) -> str:
-        """Roots that now meet one of so many keys of another source."""
+        """The statement for the roots that now meet one of so many keys of another source."""
         root, child = self.sources[0], self.sources[index]
         before, after = self.sql[root.start : child.join], self.sql[child.end : self.body_end]
         return f"SELECT DISTINCT {root.keys()} FROM {before} JOIN {child.narrowed(count)}{after}"

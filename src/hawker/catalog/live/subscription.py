@@ -63,7 +63,7 @@ class Gone(Exception):
 
 
 class Subscription:
-    """`turn` is held by who asks the database."""
+    """The subscription to one live query. `turn` is held by the task that asks the database."""
 
     def __init__(self, number: uuid.UUID, evaluation: Evaluation, clock: Clock, ring_events: int) -> None:
         self.id = number

@@ -169,7 +169,7 @@ class Watch:
 
     @property
     def ailing(self) -> bool:
-        """Whether one that is to stop the container is critical."""
+        """Whether a check that is to stop the container is critical."""
         return any(each.stops and self._states[each.name].tally.passing is False for each in self._checks)
 
     async def _check(self, check: Healthcheck) -> None:

@@ -59,7 +59,7 @@ class Start(ValueObject, frozen=True):
     """Begin run number `run` of a container, as the `retries`-th try in a row."""
 
     container: int
-    """Its place in the machine's list, from 0."""
+    """The container's place in the machine's list, from 0."""
     run: int
     retries: int = 0
 
@@ -68,7 +68,7 @@ class Blocked(ValueObject, frozen=True):
     """A container that can never be started, and why, as a sentence."""
 
     container: int
-    """Its place in the machine's list, from 0."""
+    """The container's place in the machine's list, from 0."""
     why: str
     """The reason, for people; the machine's events have it."""
 

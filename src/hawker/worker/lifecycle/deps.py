@@ -62,8 +62,8 @@ class OtherNodes(Protocol):
         """The greatest that the catalog has of the machine; 0 when it has none."""
 
     async def lost_since(self, node: NodeId) -> float | None:
-        """Since when gossip calls it down and its host is silent: Unix seconds, 0 for one that nobody knows; None while
-        it lives."""
+        """The moment since which gossip calls the node down and its host is silent: Unix seconds, 0 for a node that
+        nobody knows; None while it lives."""
 
     def is_forgotten(self, node: NodeId) -> bool:
         """An operator said that it never comes back, and it has not, as far as is known here."""

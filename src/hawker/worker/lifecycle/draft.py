@@ -62,7 +62,7 @@ _LOOK_PAUSED_S = 0.5
 _ORDERS_S = 1.0  # how often the source is asked for another limit, or a pause
 _PATIENT_S = 20.0
 _SYNCED_BYTES = 64 << 20
-"""What is copied anew, at most, after a crash."""
+"""The most bytes that are copied anew after a crash."""
 
 _SPANS_ASKED = 1024
 _UNLIKE = 1 << 18  # blocks that are remembered by name; with more, all that were compared are taken for unlike

@@ -26,7 +26,7 @@ class HostNetworks:
 
     @property
     def host(self) -> NodeNetwork:
-        """What of it is the kernel's."""
+        """The part of the network that is the kernel's."""
         return self._host
 
     def meet(self, ways: Callable[[int], Awaitable[None]]) -> None:

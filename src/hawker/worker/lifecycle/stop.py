@@ -123,7 +123,8 @@ def _record(tx: Tx, context: Context[Halt | RestartInput], exit: Exit) -> None:
 async def release(context: Context[msgspec.Struct]) -> Outcome:
     """Give back the volume, and the writable layer: a stopped machine's root filesystem is not kept.
 
-    That of one which runs is not touched: when a `rest` comes that late, the machine was taken up again meanwhile."""
+    The root filesystem of a machine that runs is not touched: when a `rest` comes that late, the machine was taken up
+    again meanwhile."""
     record = context.deps.store.get(MACHINES, machine_id_of(context))
     if record is not None and runs(record):
         return Done()

@@ -20,8 +20,8 @@ _LOOK_EVERY_S = 0.2
 
 
 async def mount_volume(context: StepContext[FlowDeps, msgspec.Struct], record: MachineRecord) -> Outcome:
-    """Mount it; the path is the step's result. One that is still being made is waited for. Without one, nothing that a
-    later step does stands in the way of coming here again."""
+    """Mount the machine's volume; the path is the step's result. A volume that is still being made is waited for.
+    Without a volume, nothing that a later step does stands in the way of coming here again."""
     deps, volume_id = context.deps, volume_id_of(record.config)
     if volume_id is None:
         return Done(late=True)

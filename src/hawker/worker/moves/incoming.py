@@ -68,7 +68,8 @@ class IncomingMoves:
         self._room = room
 
     async def hold(self, move_id: str, asked: IncomingRequest) -> IncomingRecord:
-        """Hold room for it, and begin to get ready. Asked again, it is what it was. Raises why it cannot be here."""
+        """Hold room for the unit of a move, and begin to get ready. Asked again, the record is what it was. Raises why
+        the unit cannot be here."""
         deps = self._deps
         unit = _DELIVERED.decode(deps.others.there.open(asked.unit))
         known = deps.store.get(INCOMING, move_id)

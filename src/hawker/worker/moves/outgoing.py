@@ -33,7 +33,7 @@ class DeliverInput(msgspec.Struct, frozen=True, kw_only=True):
     """The input of the run that delivers a moved machine or volume."""
 
     move: str
-    """Its id, which is that of the run at the destination."""
+    """The id of the move, which is that of the run at the destination."""
 
 
 def migrated(status: str, move: MoveRecord, reason: str = "") -> Happened:
@@ -53,7 +53,7 @@ def change_move(tx: Tx, deps: FlowDeps, move_id: str, **fields: Any) -> MoveReco
 
 
 def move_in(context: Context[Any], reader: Reader | None = None) -> MoveRecord:
-    """The run's own, or the one that it was handed. Raises `NotFound`."""
+    """The record of the run's own move, or of the move that it was handed. Raises `NotFound`."""
     move_id = context.input.move if isinstance(context.input, DeliverInput) else context.run_id
     found = (reader or context.deps.store).get(MOVES, move_id)
     if found is None:

@@ -42,7 +42,7 @@ class SurrenderInput(msgspec.Struct, frozen=True, kw_only=True):
     """The input of the run that surrenders a unit: the move by which it came."""
 
     move: str
-    """Its id; another move that brought the machine here since has nothing to do with this run."""
+    """The id of the move; another move that brought the machine here since has nothing to do with this run."""
 
 
 def came_by(reader: Reader, unit: str) -> IncomingRecord | None:

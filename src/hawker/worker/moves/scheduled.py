@@ -40,7 +40,7 @@ _LATE_S = 60.0
 """A time that is past by less than this is now: clocks of clients differ."""
 
 _FOR_EVER = (BadRequest, Moved, NotFound, NotServed, Unprocessable)
-"""What does not get better by waiting."""
+"""The errors that do not go away by waiting."""
 
 _log = bind("hawker.moves")
 

@@ -52,7 +52,7 @@ def _volume(reader: Reader, came: IncomingRecord) -> VolumeRecord | None:
 
 
 async def end(context: Context[SurrenderInput]) -> Outcome:
-    """Whatever runs of it is killed: what it would write yet is lost in any case."""
+    """Ends whatever runs of the unit, by a kill: what it would write yet is lost in any case."""
     record = _machine(context.deps.store, _came(context))
     if record is None or not runs(record):
         return Done()

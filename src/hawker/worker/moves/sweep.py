@@ -43,7 +43,7 @@ from hawker.worker.moves.unit import unit_files, unit_resource
 
 _log = bind("hawker.moves")
 _OWED = {MoveState.GRANTED: DELIVER.name, MoveState.RECLAIMING: RECLAIM.name}
-"""Which flow goes on with a move that nobody may end."""
+"""The flow that goes on with a move that nobody may end, by the move's state."""
 
 
 class MoveSweep:

@@ -42,7 +42,7 @@ _BEGUN_BY: Mapping[VolumeState, Flow[Any]] = {
     VolumeState.EXTENDING: VOLUME_EXTEND,
     VolumeState.DESTROYED: VOLUME_DESTROY,
 }
-"""What is under way at a volume in a state that is no rest, unless it is filled from a backup."""
+"""The flow that is under way at a volume in a state that is no rest, unless it is filled from a backup."""
 
 
 def _begun_by(record: VolumeRecord) -> Flow[Any]:
