@@ -118,7 +118,7 @@ def read_cluster(file: Path) -> Cluster | None:
 
 
 def write_cluster(file: Path, cluster: Cluster) -> None:
-    """Durable when it returns. Raises `OSError`."""
+    """Writes the cluster into `file`, durable when this returns. Raises `OSError`."""
     write_privately(file, msgspec.json.format(msgspec.json.encode(cluster), indent=2) + b"\n")
 
 

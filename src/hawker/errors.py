@@ -253,7 +253,7 @@ class Fault(HawkerError):
 
 
 class CannotStart(HawkerError):
-    """The daemon cannot boot: one line that says what to do; exit status 2."""
+    """The daemon cannot boot. The text is one line that says what to do; the exit status is 2."""
 
 
 _PREFIXES = "|".join(each.prefix for each in (BadRequest, Conflict, AlreadyExists, WrongState, DeadlineExceeded))

@@ -37,8 +37,8 @@ API that come to the edge."""
 API_APP = AppName("_api")
 """The app name under which the edge leads requests to the node's API; no real app can have it."""
 NODE_IDENTITY = "node.pem"
-"""The file in the edge's folder with the certificate and key that it shows edges of other hosts over TLS. Only the
-node's user can read it."""
+"""The file in the edge's folder with which it speaks TLS with edges of other hosts: its key and certificate, and whom
+it trusts. Only the node's user can read it."""
 HOP_OFFSET = 10
 """The difference between two ports of a node: the edge answers edges of other nodes at the port of the node's gossip
 and so many more. Of several edge processes each next one has the next port."""
@@ -229,8 +229,8 @@ class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
 
 
 class MoreMachines(msgspec.Struct, frozen=True, kw_only=True, tag="more"):
-    """They belong to the `AllMachines` before them. So many are told at once that neither end stands still for long;
-    the last of them is without `more`."""
+    """More machines and certificates, which belong to the `AllMachines` before them. So many are told at once that
+    neither end stands still for long; the last of them is without `more`."""
 
     machines: tuple[MachineRoute, ...] = ()
     certificates: tuple[SealedCertificate, ...] = ()
@@ -445,7 +445,7 @@ class _Frames:
         self._buffer = bytearray()
 
     def cut(self, data: bytes) -> Iterator[bytes]:
-        """Raises `ValueError` when one is longer than a frame may be."""
+        """The frames that the bytes complete. Raises `ValueError` when one is longer than a frame may be."""
         self._buffer += data
         while len(self._buffer) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._buffer)

@@ -148,7 +148,7 @@ def group_of(metadata: Mapping[str, str]) -> str:
 
 
 def write_names(folder: Path, names: KnownNames, group: int | None = None) -> None:
-    """Whole or not at all, and readable by a group of the host. Raises `OSError`."""
+    """Writes the names into `folder`, whole or not at all, and readable by a group of the host. Raises `OSError`."""
     draft = folder / f"{FILE}.new"
     draft.write_bytes(msgspec.msgpack.encode(names))
     if group is not None:

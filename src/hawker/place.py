@@ -71,7 +71,7 @@ class Place:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else has the directory meanwhile, be its store there or not. Raises `CannotStart`."""
+        """Holds the directory: nobody else has it meanwhile, be its store there or not. Raises `CannotStart`."""
         fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._lock(fd)

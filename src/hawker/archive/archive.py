@@ -76,7 +76,7 @@ class Archive:
         return size
 
     async def size(self, machine_id: MachineId) -> int | None:
-        """Bytes in the archive, packed; None when the machine is not in it."""
+        """The bytes of a history in the archive, packed; None when the machine is not in it."""
         return await self._place.size(key_of(machine_id))
 
     async def discard(self, machine_id: MachineId) -> None:

@@ -29,7 +29,7 @@ class ArchiveBackend(Protocol):
         """Write something small: whether `put` would work."""
 
     async def put(self, key: str, file: Path) -> None:
-        """Durable when it returns."""
+        """Writes a file under a key, durable when this returns."""
 
     async def put_new(self, key: str, file: Path) -> bool:
         """Writes a file as `put` does, but what is there stays: false then. Of several writers at once, one

@@ -35,7 +35,7 @@ class MachineRow(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     region: str
     state: str
-    """The last one, by the API's word, `destroyed` as a rule."""
+    """The last state, by the API's word, `destroyed` as a rule."""
     version: str
     image: str
     """The reference as the order gave it."""

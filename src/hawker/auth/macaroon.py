@@ -73,7 +73,8 @@ def key_name(key: bytes) -> bytes:
 
 
 def token_id(tag: bytes) -> str:
-    """Names a token without giving it away. Revoking it ends this token and all that were narrowed from it."""
+    """The id that names a token without giving it away. Revoking it ends this token and all that were narrowed from
+    it."""
     return hashlib.sha256(tag).digest()[:_ID_BYTES].hex()
 
 

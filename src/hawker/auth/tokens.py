@@ -30,7 +30,7 @@ class Ended(Protocol):
     def __call__(self, ids: Sequence[str]) -> bool: ...
 
     async def add(self, token_id: str, *, by: str, note: str = "") -> Revocation:
-        """Durable when it returns; the first one stands."""
+        """Revokes a token, durable when this returns; the first revocation stands."""
 
     def list(self) -> Iterable[Revocation]: ...
 
@@ -46,7 +46,7 @@ class Revocations:
         return any(self._store.get(REVOKED, token_id) is not None for token_id in ids)
 
     async def add(self, token_id: str, *, by: str, note: str = "") -> Revocation:
-        """Durable when it returns; the first one stands."""
+        """Revokes a token, durable when this returns; the first revocation stands."""
         made = Revocation(token_id=token_id, at=self._clock.now(), by=by, note=note)
         there = self._store.get(REVOKED, token_id)
         if there is None:

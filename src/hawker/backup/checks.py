@@ -34,7 +34,7 @@ class BackupCheck(msgspec.Struct, frozen=True, kw_only=True):
     damage: str | None = None
 
     def is_stale(self, saved_at: float | None, now: float) -> bool:
-        """Whether nobody has read it for so long that it is time; a young one has some."""
+        """Whether nobody has read the backup for so long that it is time; a young backup has some time."""
         return now - max(self.verified_at or 0.0, saved_at or 0.0) > FRESH_S
 
     @property

@@ -341,7 +341,7 @@ class BackupRepository:
                 return believed(found, self._clock.now()), names
 
     async def add_checks(self, made: BackupChecks, removed: Collection[str] = ()) -> BackupChecks:
-        """All that is known then, in one object; what is known of `removed` backups goes."""
+        """Writes all checks that are known then, in one object; what is known of `removed` backups goes."""
         keys, key = await self.keys(), f"{_VERIFIED}{self._clock.token_bytes(16).hex()}"
         before, names = await self._checks()
         both = merged(before, made)
@@ -358,7 +358,8 @@ class BackupRepository:
         return await self._place.size(_segment_key(name)) is not None
 
     async def segment(self, name: bytes) -> BackupSegment:
-        """Its chunks are those that its name says. Raises `ArchiveDamaged` also when it is not there."""
+        """The segment of this name; its chunks are those that its name says. Raises `ArchiveDamaged` also when it is
+        not there."""
         keys, key = await self.keys(), _segment_key(name)
         sealed = await self._get(key, objects.MOST_SEGMENT_BYTES)
         if sealed is None:
@@ -370,8 +371,8 @@ class BackupRepository:
         return segment
 
     async def put_segment(self, name: bytes, segment: BackupSegment, *, anew: bool = False) -> int:
-        """Bytes sent. Its packs must be there before. With `anew` it takes the place of one that has lost some: the
-        same chunks, in other packs."""
+        """Writes a segment and returns the bytes sent. Its packs must be there before. With `anew` it takes the place
+        of a segment that has lost some: the same chunks, in other packs."""
         keys, key = await self.keys(make=True), _segment_key(name)
         sealed = keys.seal(key, msgspec.msgpack.encode(segment))
         await (self._replace(key, sealed) if anew else self._put(key, sealed))
@@ -391,7 +392,7 @@ class BackupRepository:
 
     @asynccontextmanager
     async def room(self) -> AsyncIterator[Path]:
-        """A directory for one transfer."""
+        """A context with a directory for one transfer."""
         try:
             room = Path(await in_thread(Pool.ARCHIVE, self._make_room))
         except OSError as error:

@@ -127,7 +127,7 @@ async def subscribed(
 
 
 async def short(response: aiohttp.ClientResponse) -> bytes:
-    """All of an answer that is no list of rows."""
+    """The whole answer, where it is no list of rows."""
     said = bytearray()
     async for some in response.content.iter_any():
         said += some

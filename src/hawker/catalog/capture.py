@@ -176,7 +176,7 @@ def is_too_large(key: tuple[Value, ...], row: tuple[Value, ...]) -> bool:
 
 
 def op_size(op: Op) -> int:
-    """Bytes of a message that it takes."""
+    """The bytes of a message that an op takes."""
     return len(_encode(op))
 
 

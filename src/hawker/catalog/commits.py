@@ -102,7 +102,7 @@ class FreshnessFile:
 
 
 def boot_id() -> str:
-    """Names the time since the host's kernel began; empty where that cannot be told."""
+    """A name for the time since the host's kernel began; empty where that cannot be told."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:

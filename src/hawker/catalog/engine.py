@@ -46,7 +46,7 @@ class ReplicationLag:
         self._seconds.extend(max(0.0, now - item.at) for item in batch if isinstance(item, ReplicatedTx))
 
     def percentile(self, share: float) -> float | None:
-        """Seconds; `share` is 0 to 1. None before anything came."""
+        """The lag in seconds of this share; `share` is 0 to 1. None before anything came."""
         if not self._seconds:
             return None
         ordered = sorted(self._seconds)

@@ -74,7 +74,7 @@ class Pulls:
             del self._missing[origin]
 
     def hurry(self, origin: NodeId, now: float) -> None:
-        """Something of it came, and more is there."""
+        """Notes that something of a stream came, and more is there."""
         missing = self._missing.get(origin)
         if missing is not None:
             missing.attempts = 0
@@ -166,7 +166,7 @@ class ReorderBuffer:
         return min(self._held.get(origin, ()), default=None)
 
     def hold(self, tx: ReplicatedTx, size: int) -> bool:
-        """Takes a transaction in, and says whether it was. A newer epoch drops what an older one left; an older one is
+        """Takes a transaction in, and says whether it did. A newer epoch drops what an older one left; an older one is
         refused."""
         epoch = self.epoch(tx.origin)
         if epoch > tx.epoch:

@@ -316,5 +316,5 @@ def tx_of(rumor: Rumor) -> ReplicatedTx:
 
 
 def size_of(change: ReplicatedTx | Delta) -> int:
-    """Bytes in a message before compression; in memory it takes about as many."""
+    """The bytes of a change in a message before compression; in memory it takes about as many."""
     return len(_ENCODER.encode(change))

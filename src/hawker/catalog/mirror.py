@@ -83,7 +83,7 @@ class Mirror:
         self._named = _Named()
 
     def rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]:
-        """All of a constant query of ours."""
+        """All rows of a constant query of ours."""
         found: list[tuple[Value, ...]] = self._connection.execute(query, params).fetchall()
         return found
 

@@ -117,7 +117,7 @@ class PointReader:
             raise CannotStart(f"cannot read the catalog {path}: {error}; does its node run here?") from error
 
     def rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]:
-        """All of a constant query of ours. Raises `Unavailable` when the file cannot be read now."""
+        """All rows of a constant query of ours. Raises `Unavailable` when the file cannot be read now."""
         try:
             found: list[tuple[Value, ...]] = self._connection.execute(query, params).fetchall()
             return found

@@ -200,7 +200,8 @@ class Replica(Generic[S]):
         return encode(parts) if parts is not None else b""
 
     async def forget(self, origin: NodeId) -> int:
-        """Its rows go, here and everywhere, and it is not believed again before a newer epoch. Up to which one."""
+        """Forgets a node: its rows go, here and everywhere, and it is not believed again before a newer epoch. Returns
+        the epoch up to which it is ignored."""
         if origin == self.engine.me:
             raise BadRequest("a node cannot forget itself; ask another one to")
         epoch = self.engine.forget(origin)

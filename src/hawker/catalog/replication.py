@@ -126,7 +126,7 @@ class Replication:
     # messages
 
     def receive(self, sender: NodeId, message: Message) -> None:
-        """All of this scope but `Pull`, which needs the storage."""
+        """Takes a message of this scope, all but `Pull`, which needs the storage."""
         match message:
             case Push():
                 for each in message.rumors:

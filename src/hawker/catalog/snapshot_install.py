@@ -116,7 +116,7 @@ class Draft:
         self.streams = [*StreamPositions(self._connection).all()]
 
     def changes(self, stream: StreamState) -> Iterator[VersionedOp]:
-        """All that it knows of a stream, row by row."""
+        """The changes that the draft knows of a stream, row by row."""
         return compacted_changes(stream, self._rows, self._asides, RESETTING)
 
     def has_others(self, stream: StreamState, alike: Container[str]) -> bool:

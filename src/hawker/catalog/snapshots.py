@@ -48,8 +48,8 @@ class CatalogSnapshot:
 
 
 def make(source: Path, target: Path, scopes: Collection[Scope]) -> CatalogSnapshot:
-    """Blocks, in any thread: it reads one moment of the live database, which goes on meanwhile. `target` and a draft
-    beside it are written; raises `Unavailable` when that cannot be done."""
+    """Makes a snapshot of the database. Blocks, in any thread: it reads one moment of the live database, which goes on
+    meanwhile. `target` and a draft beside it are written; raises `Unavailable` when that cannot be done."""
     draft = target.with_name(f"{target.name}.draft")
     draft.unlink(missing_ok=True)
     try:
@@ -107,7 +107,7 @@ def _elsewhere(connection: apsw.Connection, table: str) -> str:
 
 
 def stored(connection: apsw.Connection, schema: str, table: str) -> tuple[str, ...]:
-    """Its columns, without those that are computed."""
+    """The columns of a table that are stored, without those that are computed."""
     text = "SELECT name FROM pragma_table_xinfo(?, ?) WHERE hidden = 0"
     rows: list[Any] = connection.execute(text, (table, schema)).fetchall()
     return tuple(name for (name,) in rows)
@@ -187,7 +187,8 @@ class SnapshotExchange:
         return encode(SnapshotPart(data=data))
 
     async def take(self, whom: NodeId, scopes: Iterable[Scope]) -> Touched:
-        """All that another has, into the storage. Raises `Unavailable`, `BadRequest` when it does not work."""
+        """Takes all that another node has into the storage. Raises `Unavailable`, `BadRequest` when it does not
+        work."""
         with _or_unavailable():
             return await self._take(whom, scopes)
 

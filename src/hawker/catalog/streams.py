@@ -222,7 +222,7 @@ class ReplayLog:
         return self._decoder.decode(payload)
 
     def drop(self, stream: int) -> None:
-        """All of one stream: it begins again, or is forgotten."""
+        """Deletes all of one stream: it begins again, or is forgotten."""
         self._connection.execute("DELETE FROM __c_log WHERE stream = ?", (stream,))
         self.load()
 

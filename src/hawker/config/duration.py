@@ -25,7 +25,7 @@ SECONDS_PATTERN = rf"^(?:{_PLAIN}|\+?(?:0|(?:{_NUMBER}{_UNIT})+))$"
 
 
 def parse_duration(text: str) -> float:
-    """Seconds. Raises `ValueError` when `text` is not a Go duration."""
+    """The seconds of a Go duration. Raises `ValueError` when `text` is not a Go duration."""
     sign, rest = (-1.0, text[1:]) if text.startswith("-") else (1.0, text.removeprefix("+"))
     if rest == "0":
         return 0.0

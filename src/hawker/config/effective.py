@@ -268,7 +268,7 @@ def image_names(config: MachineConfig) -> list[str]:
 
 
 def container_image(config: MachineConfig, container: Container) -> str:
-    """Its own, else the machine's."""
+    """The image of a container: its own, else the machine's."""
     return container.image or config.image or ""
 
 

@@ -344,7 +344,7 @@ def validate(config: MachineConfig, served: Served) -> None:
 
 
 def complaints(config: MachineConfig) -> Iterator[str]:
-    """All of what `validate` says of a config whatever driver will run it. Each opens with the field's path."""
+    """All complaints of `validate` about a config, whatever driver will run it. Each opens with the field's path."""
     for path, reason in not_served(config):
         yield f"{path}: not served: {reason}"
     for rule in _RULES:

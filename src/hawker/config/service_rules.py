@@ -60,7 +60,7 @@ def port_complaints(field: str, port: int | None) -> Iterator[str]:
 
 
 def header_safe(text: str) -> bool:
-    """Whether it can be part of a request without making another one of it."""
+    """Whether a text can be part of a request without making another one of it."""
     return text.isprintable()
 
 

@@ -62,7 +62,7 @@ class SlotFailed(Exception):
 
 
 class SlotSkipped(Exception):
-    """Its machine is not to be had, and the deploy goes on without."""
+    """A slot whose machine is not to be had: the deploy goes on without."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -93,7 +93,7 @@ class Moves:
         return [slot for slot in self.table.slots(self.table.store, self.app, self.version) if slot.kind in kinds]
 
     async def note(self, slot: SlotRecord, /, **fields: Any) -> SlotRecord:
-        """Durable when it returns."""
+        """Changes fields of a slot's record, durable when this returns."""
         return await self.table.store.write(
             lambda tx: self.table.change_slot(tx, self.app, self.version, slot.number, **fields)
         )

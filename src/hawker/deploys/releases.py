@@ -47,8 +47,8 @@ class ReleaseTable:
     async def add(
         self, app: str, *, image: str, strategy: str, description: str, definition: bytes, user: str
     ) -> ReleaseRecord:
-        """Durable when it returns. The oldest goes when there are too many. Raises `NotFound`, `Unprocessable`, and
-        `Conflict` while a deploy of this node is under way."""
+        """Add a release, durable when this returns. The oldest goes when there are too many. Raises `NotFound`,
+        `Unprocessable`, and `Conflict` while a deploy of this node is under way."""
         check_size(image, strategy, description, definition)
         now = self._clock.now()
 

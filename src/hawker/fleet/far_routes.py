@@ -124,8 +124,8 @@ class FarRoutes:
             await self._clock.sleep(_EVERY_S)
 
     async def addresses(self) -> list[AppAddress]:
-        """The one that was given first comes first; private ones of the networks that are here. Raises what a query
-        raises."""
+        """The addresses of apps, in the order in which they were given; private ones of the networks that are here.
+        Raises what a query raises."""
         public, private = await self._rows(_ADDRESSES), await self._rows(_PRIVATE)
         found = [AppAddress(app=AppName(str(app)), ip=str(ip), shared=bool(shared)) for app, ip, shared in public]
         inside = [AppAddress(app=AppName(str(app)), ip=str(ip)) for app, ip in private]

@@ -89,7 +89,7 @@ class Invites:
         return "used" if len(record.joined) >= record.uses else "expired"
 
     async def revoke(self, invite_id: str) -> InviteRecord:
-        """Durable when it returns; hosts that have joined stay. Raises `NotFound`."""
+        """End an invitation, durable when this returns; hosts that have joined stay. Raises `NotFound`."""
         now = self._clock.now()
 
         def apply(tx: Tx) -> InviteRecord:

@@ -140,7 +140,7 @@ class Forgets(Protocol):
     """The catalog's part of forgetting."""
 
     async def forget(self, origin: NodeId) -> int:
-        """Its rows go here and everywhere. The epoch up to which it is ignored."""
+        """Forgets a node: its rows go here and everywhere. Returns the epoch up to which it is ignored."""
 
 
 class Fleet:
@@ -233,7 +233,7 @@ class Fleet:
         return found
 
     def welcome(self, version: str) -> JoinAnswer:
-        """All that a host needs to be one of the cluster."""
+        """The answer that has all that a host needs to be one of the cluster."""
         keyring = keyring_of(self._gossip.keyring)
         living = (each for each in self.members if each.fate in (Fate.ALIVE, Fate.SUSPECT))
         return JoinAnswer(
@@ -247,7 +247,7 @@ class Fleet:
         )
 
     async def forget(self, node_id: str, *, force: bool) -> ForgottenNode:
-        """Forgets a node for good. Raises `NotFound`, and `WrongState` for a node that lives, unless `force`."""
+        """Forgets a node. Raises `NotFound`, and `WrongState` for a node that lives, unless `force`."""
         node = await self.node(node_id)
         if node.id == self.me:
             raise WrongState("this is the node itself: ask another one to forget it")

@@ -163,7 +163,7 @@ class MeshDevice(Protocol):
 
     @property
     def is_there(self) -> bool:
-        """Whether there was one a moment ago; nothing is asked of it."""
+        """Whether there was a device a moment ago; nothing is asked of it."""
 
     def take(self, key: MeshKey) -> None:
         """Gives the device this key, from the next `there` on."""
@@ -176,7 +176,7 @@ class OwnKey(Protocol):
     def key(self) -> MeshKey: ...
 
     def renewed(self) -> bool:
-        """Whether it is another one than before. May block."""
+        """Whether the key is another one than before. May block."""
 
 
 class FleetMesh:

@@ -92,7 +92,7 @@ class FarNames:
             await self._clock.sleep(_FAR_EVERY_S)
 
     async def ask(self) -> None:
-        """All regions at once. Raises what a query raises."""
+        """Asks all regions at once for their machines. Raises what a query raises."""
         networks = sorted(self._networks())[:MOST_NETWORKS]
         rows = await self._reading.rows(_REGIONS, self._region, _json(networks)) if networks else ()
         regions = [str(region) for (region,) in rows]

@@ -157,7 +157,7 @@ class Publisher:
         self.token: Token | None = None
 
     def note(self, source: str, key: str) -> None:
-        """Something of it changed. Called in the event loop; does not block."""
+        """Notes that something of a source's key changed. Called in the event loop; does not block."""
         if source not in self._sources:
             return
         if self._sources[source].calm:

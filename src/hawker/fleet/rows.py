@@ -280,7 +280,7 @@ def removal(at: RowKey) -> Statement:
 
 
 def own_rows(table: str, node: NodeId) -> Statement:
-    """All that the catalog has of this node in a table: key, then columns."""
+    """The rows that the catalog has of this node in a table: key, then columns."""
     names = ", ".join((*KEYS[table], *COLUMNS[table]))
     return Statement(query=f"SELECT {names} FROM {table} WHERE node = ?", params=(node,))
 

@@ -147,7 +147,7 @@ class CatalogDirectory:
         return next((str(api) for (api,) in rows), None)
 
     def revoked(self) -> Mapping[str, Revocation]:
-        """All that any node says, by the token's id; the earliest counts. As it was a moment ago."""
+        """The revoked tokens that any node says, by the token's id; the earliest counts. As it was a moment ago."""
         now = self._clock.monotonic()
         if now >= self._revoked_until:
             found: dict[str, Revocation] = {}

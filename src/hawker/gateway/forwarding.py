@@ -58,7 +58,8 @@ class Forwarding:
         return await self.home_of(AppName(call.params.app_name), call.caller, await self.owners.hint(call.version))
 
     async def home_of(self, app: AppName, behalf: str, hint: NodeId | None) -> NodeId:
-        """`hint` is where the caller wrote what cannot be read here yet. Raises `NotFound`, `Unavailable`."""
+        """The home of an app. `hint` is where the caller wrote what cannot be read here yet. Raises `NotFound`,
+        `Unavailable`."""
         home = await self._home_election.home(app, behalf)
         if home is not None:
             return home

@@ -82,7 +82,7 @@ def machine_of(row: KnownMachine, host: Node) -> Machine | None:
 
 
 def volume_of(row: KnownVolume, host: Node) -> Volume:
-    """Its host is its zone, as of every volume; when it was made is not known."""
+    """The volume as answers show it. Its host is its zone, as of every volume; when it was made is not known."""
     return Volume(
         id=row.id,
         name=row.name,

@@ -65,7 +65,7 @@ class Owners:
         return self._remembered(kind, name)
 
     def nodes_of_app(self, app: AppName, hint: NodeId | None = None) -> tuple[NodeId, ...]:
-        """All that know it, its home first."""
+        """All nodes that know the app, its home first."""
         seen = self._remembered("app", app)
         return tuple(dict.fromkeys([*self.directory.nodes_of_app(app), *filter(None, (seen, hint))]))
 

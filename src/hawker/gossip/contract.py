@@ -92,7 +92,7 @@ class Mesh(Protocol):
     def me(self) -> Member: ...
 
     def members(self) -> Sequence[Member]:
-        """All that are known, this node included, also those that are down and not yet forgotten."""
+        """All members that are known, this node included, also those that are down and not yet forgotten."""
 
     def send(self, to: NodeId, message: bytes) -> None:
         """Best effort: it may be lost, doubled or late, and is never changed. Does not block. Queues are bounded, the

@@ -179,7 +179,8 @@ class FrameDispatcher:
         self._conflicts.challenge(address, now)
 
     def joiner(self, sender: NodeId, address: str, frames: list[Frame], now: float) -> None:
-        """Somebody who wants to be let in. Unlike a claim that is passed on, this one is looked at closely."""
+        """Takes frames of somebody who wants to be let in. Unlike a claim that is passed on, this one is looked at
+        closely."""
         claim = next((frame for frame in frames if isinstance(frame, MemberClaim) and frame.node == sender), None)
         if claim is None or self._membership.me.fate is Fate.LEFT:
             return

@@ -76,7 +76,7 @@ class MemberState:
         return (claim.incarnation, _RANK[claim.fate]) > (self.incarnation, _RANK[self.fate])
 
     def learn(self, content: bytes) -> bool:
-        """Its meta, if it is the one that was claimed; whether it was news."""
+        """Takes a member's meta, if it is the one that was claimed; returns whether it was news."""
         if fingerprint_of(content) != self.meta_fingerprint or content == self.content:
             return False
         try:
@@ -216,7 +216,7 @@ class MemberList:
         self._others = None
 
     def fence(self, node: NodeId, fence: int) -> bool:
-        """Whether it is higher than the one before."""
+        """Raises a node's fence; returns whether it is higher than the one before."""
         before = self._fences.get(node, -1)
         if fence <= before or (before < 0 and len(self._fences) >= self._most):
             return False

@@ -94,7 +94,7 @@ class GossipNode:
 
     @property
     def troubles(self) -> Sequence[Trouble]:
-        """The latest, the last one at the end."""
+        """The latest troubles, the last one at the end."""
         return tuple(self._troubles)
 
     def members(self) -> Sequence[Member]:

@@ -83,7 +83,8 @@ class Opened(ValueObject, frozen=True):
 
 
 def new_boot(clock: Clock) -> int:
-    """Names one life of a process: Unix seconds, then 31 random bits; later ones are greater where clocks are right."""
+    """A number that names one life of a process: Unix seconds, then 31 random bits; later ones are greater where clocks
+    are right."""
     random = int.from_bytes(clock.token_bytes(4), "big") >> 1
     return (int(clock.now()) << 31 | random) & ((1 << _BOOT_BITS) - 1)
 
@@ -246,7 +247,8 @@ class Packets:
         self._fill(to.address, encode(Note(body=message)))
 
     def full_state(self, address: str, *first: Frame, now: float) -> None:
-        """All that is believed, in as many datagrams as it takes, this node itself at the front."""
+        """Sends what is believed of all members, in as many datagrams as it takes, 256 at most, this node itself at the
+        front."""
         peers = [self._membership.me, *(peer for peer in self._membership.members if peer is not self._membership.me)]
         frames: Iterable[bytes] = [*map(encode, first), *(encode(peer.claim(now)) for peer in peers)]
         for payload in batches(frames, PAYLOAD_BYTES)[:_SYNC_DATAGRAMS]:

@@ -105,7 +105,8 @@ class Swim:
         return self._done(now)
 
     def rekey(self, keyring: GossipKeyring, now: float) -> Effects:
-        """An operator's new keyring, one step on from the one in use. Raises nothing: an older one changes nothing."""
+        """Takes an operator's new keyring, one step on from the one in use. Raises nothing: an older one changes
+        nothing."""
         self.dispatcher.adopt(keyring)
         return self._done(now)
 

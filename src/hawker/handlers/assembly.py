@@ -84,7 +84,7 @@ def intake_of(worker: AssembledWorker, ledger: OrderLedger, bundles: AppBundles 
 
 
 def worker_handlers(worker: AssembledWorker, side: FleetSide = ALONE) -> Handlers:
-    """Everything that this worker answers."""
+    """The handlers of everything that this worker answers."""
     handlers = Handlers()
     for bind in (_bind_machines, _bind_volumes, _bind_apps):
         bind(worker, handlers)

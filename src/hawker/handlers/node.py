@@ -82,7 +82,7 @@ class OwnInfo(ValueObject, frozen=True, kw_only=True):
     node: NodeRecord
     store: Store
     driver: str
-    """The name of the one that runs machines here."""
+    """The name of the driver that runs machines here."""
     drivers: DriverVerdicts
     room: Callable[[], Capacity]
     started_at: float

@@ -50,7 +50,7 @@ class ArrivingBlob:
             self._change.notify_all()
 
     def whole(self, path: Path) -> None:
-        """All of it is at `path`, verified; it may be of another size than was said."""
+        """Takes note that the whole blob is at `path`, verified; it may be of another size than was said."""
         with self._change:
             self._verified, self.size = True, path.stat().st_size
         self.grew(path, self.size)
@@ -149,7 +149,8 @@ class BlobStore:
         return digest
 
     def partial(self, digest: Digest, reader: str) -> Path:
-        """Each reader's own: what came for one must not complete what another cannot get."""
+        """The path of a reader's own part of a blob: what came for one reader must not complete what another cannot
+        get."""
         mark = hashlib.sha256(reader.encode()).hexdigest()[:16]
         return self._partial / f"{hex_of(digest)}.{mark}"
 
@@ -323,8 +324,8 @@ class BlobReaders:
         return reader == NODE or all(self._known.get(each, frozenset()) & {reader, EVERYBODY} for each in digests)
 
     async def add(self, reader: ImageReader, digest: Digest) -> None:
-        """Its source has given the blob to the organization, or gives it to everybody. No effect for the node, nor
-        when that is known."""
+        """Notes that a blob's source has given it to the organization, or gives it to everybody. No effect for the
+        node, nor when that is known."""
         if self.may_read(reader, (digest,)):
             return
         async with self._writing.hold(digest):

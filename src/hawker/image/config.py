@@ -58,7 +58,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def blobs(self) -> frozenset[Digest]:
-        """All that it is made of."""
+        """The digests of all blobs that the image is made of."""
         return frozenset({self.digest, self.config_digest, *(layer.digest for layer in self.layers)})
 
 

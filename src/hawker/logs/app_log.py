@@ -102,7 +102,7 @@ class AppLog:
         return self._next - 1
 
     def append(self, lines: Sequence[KeptLine], cursors: Mapping[str, Cursor]) -> None:
-        """All of it or nothing, in the kernel's hands when it returns. Raises `OSError`."""
+        """Writes lines, all of them or none, in the kernel's hands when this returns. Raises `OSError`."""
         with self._lock:
             if self._segment is None or self._size >= self._limits.segment_bytes or self._frames >= _MOST_FRAMES:
                 self._rotate(lines)
@@ -120,7 +120,7 @@ class AppLog:
             self.cursors |= cursors
 
     def forget(self, machines: Sequence[str]) -> None:
-        """Their cursors: they are gone, and nothing more comes of them."""
+        """Forgets the cursors of machines: they are gone, and nothing more comes of them."""
         with self._lock:
             for machine in machines:
                 self.cursors.pop(machine, None)

@@ -77,7 +77,7 @@ class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
 def lines_of(
     facts: MachineFacts, chunks: Iterable[OutputChunk], open_lines: Iterable[OpenLine]
 ) -> tuple[list[KeptLine], tuple[OpenLine, ...]]:
-    """Whole lines in the order in which they ended, and what is not at its end yet."""
+    """The whole lines in the order in which they ended, and what is not at its end yet."""
     begun = {(each.stream, each.process): each for each in open_lines}
     lines = list[KeptLine]()
     for chunk in chunks:
@@ -107,7 +107,7 @@ def closed_lines(facts: MachineFacts, open_lines: Iterable[OpenLine]) -> list[Ke
 
 
 def size_of(lines: Iterable[KeptLine]) -> int:
-    """Bytes, with what each line costs beside its text."""
+    """The bytes of lines, with what each line costs beside its text."""
     return sum(len(line.text) + LINE_BYTES for line in lines)
 
 

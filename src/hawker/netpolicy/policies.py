@@ -44,7 +44,8 @@ class Policies:
     async def put(
         self, app: str, *, policy_id: str | None, name: str, selector: PolicySelector, rules: tuple[PolicyRule, ...]
     ) -> PolicyRecord:
-        """A new one, or another content for one that is there. Durable when it returns, and not yet in force."""
+        """Writes a new policy, or another content for one that is there. Durable when it returns, and not yet in
+        force."""
         fresh, now = self._clock.token_bytes(8).hex(), self._clock.now()
 
         def apply(tx: Tx) -> PolicyRecord:

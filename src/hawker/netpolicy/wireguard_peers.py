@@ -59,8 +59,8 @@ class PeerTable:
         return [record for _, record in self._store.scan(WIREGUARD_PEERS) if record.org == org]
 
     async def put(self, org: str, name: str, network: str | None, public_key: str) -> PeerRecord:
-        """Durable when it returns. A name that is there gets the new key and keeps its address; in another network it
-        is another peer. Raises `NotServed`, `Unprocessable`, `Unavailable`."""
+        """Put a peer, durable when this returns. A name that is there gets the new key and keeps its address; in
+        another network it is another peer. Raises `NotServed`, `Unprocessable`, `Unavailable`."""
         _ = self.gateway
         wanted = network_name(network)
         peer_name(name)
@@ -121,7 +121,7 @@ class Entrance(Protocol):
 
 
 class PeerKeeper:
-    """Has the device let in who is in the store: at once when that changes, and compared once a minute."""
+    """Has the device let in the peers that are in the store: at once when that changes, and compared once a minute."""
 
     def __init__(self, store: Store, entrance: Entrance, clock: Clock) -> None:
         self._store = store

@@ -36,7 +36,7 @@ class MetricsPage(ValueObject, frozen=True):
 
 
 def read_page(page: MetricsPage) -> list[Metric]:
-    """Its families, with the labels. Raises `ValueError` when it is not in the format."""
+    """The families of a page, with the labels. Raises `ValueError` when it is not in the format."""
     try:
         families = list(text_string_to_metric_families(page.text))
     except (ValueError, ArithmeticError, IndexError, KeyError, TypeError) as error:

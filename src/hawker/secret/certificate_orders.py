@@ -77,9 +77,10 @@ class CertificateOrders:
     async def put(
         self, app: str, text: str, certificates: Certificates | None = None, *, owned: bool = True
     ) -> CertificateOrder:
-        """Durable when it returns; the certificate comes later, and not before the order is put as `owned`. Once more,
-        it is tried at once, but not before the order's `limited_until`. Raises `NotServed` on a node that knows no
-        authority, `Unprocessable` for what cannot be ordered or is another app's."""
+        """Put an order for a certificate, durable when this returns; the certificate comes later, and not before the
+        order is put as `owned`. Once more, it is tried at once, but not before the order's `limited_until`. Raises
+        `NotServed` on a node that knows no authority, `Unprocessable` for what cannot be ordered or is another
+        app's."""
         if self._settings.acme_directory is None:
             raise NotServed(
                 "this node orders no certificates: it has no --acme-directory; `hawker certs import` imports one"
@@ -120,7 +121,7 @@ class CertificateOrders:
             return await self._store.write(apply)
 
     async def delete(self, app: str, hostname: str) -> bool:
-        """Whether there was one. The certificate that came of it stays."""
+        """Deletes an order and returns whether there was one. The certificate that came of it stays."""
 
         def apply(tx: Tx) -> bool:
             order = tx.get(CERTIFICATE_ORDERS, hostname)
@@ -144,7 +145,8 @@ class PlatformTurns:
         self._missed_at: dict[str, float] = {}
 
     def is_mine(self, order: CertificateOrder) -> bool:
-        """Whether what is due by this node's own certificates is ordered here and now."""
+        """Whether a certificate of the platform's own that is due, by this node's own certificates, is ordered here and
+        now."""
         latest = self._certificates.shown(order.hostname)
         if latest is None or latest.app != order.app:
             now = self._clock.monotonic()

@@ -99,7 +99,7 @@ class Certificates:
 
     @property
     def platform_hostnames(self) -> tuple[str, ...]:
-        """The platform's own: one for all apps' names below its domain, and that of its API."""
+        """The platform's own host names: one for all apps' names below its domain, and that of its API."""
         wide = () if self.domain is None else (f"*.{self.domain}",)
         return wide if self._api_hostname is None else (*wide, self._api_hostname)
 
@@ -210,7 +210,7 @@ class Certificates:
         return FarCertificate(hostname, app, sealed, created_at, updated_at, not_after)
 
     def tell_far(self, found: Iterable[FarCertificate]) -> None:
-        """All of other nodes, as they are now."""
+        """Takes all certificates of other nodes, as they are now."""
         self._far = {}
         for each in found:
             self._far.setdefault(each.hostname, []).append(each)
@@ -271,7 +271,7 @@ class Certificates:
         return (*self.challenges, *self._far_challenges)
 
     def tell_far_challenges(self, found: Iterable[ShownChallenge]) -> None:
-        """All of other nodes, as they are now."""
+        """Takes all challenges of other nodes, as they are now."""
         told = tuple(found)
         if told != self._far_challenges:
             self._far_challenges = told
@@ -307,9 +307,9 @@ class Certificates:
     async def put(
         self, app: str, text: str, fullchain: str, private_key: str, *, ordered: bool = False
     ) -> CertificateRecord:
-        """Durable when it returns, in place of what was there. One that was `ordered` is taken only while its order is
-        there. Raises `Unprocessable`, also when the name is another
-        app's, and `NotFound` when there is no such app."""
+        """Put a certificate, durable when this returns, in place of what was there. A certificate that was `ordered` is
+        taken only while its order is there. Raises `Unprocessable`, also when the name is another app's, and `NotFound`
+        when there is no such app."""
         hostname, now = certificate_chain.hostname_of(text), self._clock.now()
         self.check_claim(app, hostname)
         read = certificate_chain.read_certificate(hostname, fullchain, private_key, now)

@@ -83,7 +83,7 @@ class RegistryLogins:
             raise Unprocessable("user name and password must be printable characters")
 
     async def put(self, org: str, registry: str, credentials: Credentials, by: str) -> LoginRecord:
-        """Durable when it returns. Raises `Unprocessable`."""
+        """Puts a login, durable when this returns. Raises `Unprocessable`."""
         self.check(credentials)
         password = credentials.password.reveal()
         made = CarriedLogin(username=credentials.username, password=password, realm=credentials.realm, at=0.0, by=by)

@@ -121,7 +121,7 @@ class StoreObserver(Protocol):
     """Told in the writer's thread, so that what it does delays every commit. Must not raise."""
 
     def commit(self, transactions: int, *, durable: bool) -> AbstractContextManager[None]:
-        """Around one commit of a group; a durable one is an fsync."""
+        """A context around one commit of a group; a durable one is an fsync."""
 
     def failed(self) -> None:
         """A group could not be committed."""

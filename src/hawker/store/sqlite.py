@@ -469,12 +469,12 @@ class RestingReserve:
                 reserve(self._file, self._keep_bytes + _STEP_BYTES)
 
     def take_up(self) -> None:
-        """Its blocks are free for the log, which comes to have them before anything else is written."""
+        """Frees the blocks of the reserve for the log, which comes to have them before anything else is written."""
         self._file.unlink(missing_ok=True)
 
 
 def reserve(file: Path, end: int) -> None:
-    """Blocks up to the offset `end`; the file stays as long as it is. Raises `OSError`."""
+    """Reserves blocks up to the offset `end`; the file stays as long as it is. Raises `OSError`."""
     fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     try:
         if _libc.fallocate(fd, _KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(end)) != 0:

@@ -55,7 +55,8 @@ async def _main(settings: Settings, clock: Clock) -> int:
 
 
 def broker_server(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Server:
-    """All that a broker is made of. Raises `CannotStart` when there is no node in a cluster in the data directory."""
+    """The server of a broker, with all that it is made of. Raises `CannotStart` when there is no node in a cluster in
+    the data directory."""
     if settings.catalog_url is not None:
         raise CannotStart(f"a broker of its own reads its node's catalog, {_NO_AGENT}: leave catalog_url away")
     place, metrics = Place(settings.data_dir), build_metrics(VERSION)

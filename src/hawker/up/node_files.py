@@ -29,7 +29,7 @@ class ClusterFile:
         self._look_at = 0.0
 
     def keys(self) -> Sequence[bytes]:
-        """The one in use first."""
+        """The keys of the cluster, the one in use first."""
         now = self._clock.monotonic()
         if now >= self._look_at:
             self._look_at = now + LOOK_EVERY_S

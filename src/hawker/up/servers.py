@@ -122,7 +122,7 @@ def bind_public(listen: str) -> socket.socket:
 
 
 def handlers_alone(parts: AssembledWorker, own: Handlers, preferences: Preferences) -> Handlers:
-    """All of `ROUTES`: orders by the market, all else by the worker itself, whose answers are `own`."""
+    """The handlers of all `ROUTES`: orders by the market, all else by the worker itself, whose answers are `own`."""
     deps, handlers = parts.deps, Handlers()
     directory, peers = OneNode(lambda: this_node(parts)), NoPeers(parts.node.id, own, deps.clock)
     limited, registries = deps.settings.rate_limits is True, deps.settings.listed_registries

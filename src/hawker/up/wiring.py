@@ -52,9 +52,9 @@ def node_handlers(
     agent_findings: AgentFindings | None = None,
     invites: "Invites | None" = None,
 ) -> Handlers:
-    """Everything that a node answers by itself. A node that is alone has no fleet, no catalog, no bundler and no
-    invites; `bundles` is then what it does with the apps of its orders. `agent_findings` is what is wrong with an agent
-    that keeps the catalog."""
+    """The handlers of everything that a node answers by itself. A node that is alone has no fleet, no catalog, no
+    bundler and no invites; `bundles` is then what it does with the apps of its orders. `agent_findings` is what is
+    wrong with an agent that keeps the catalog."""
     deps = worker.deps
     side = FleetSide(
         catalog=catalog,

@@ -59,7 +59,7 @@ class VolumeBackups:
         return self._backups
 
     async def begin(self, app: AppName, volume_id: VolumeId) -> SnapshotId:
-        """Promised once this returns. Raises as a snapshot does."""
+        """Begins a backup of a volume, which is promised once this returns. Raises as a snapshot does."""
         assert self.kept is not None
         self._volumes.get(app, volume_id)
         check_room(await self._snapshots.copies.room(volume_id), f"volume {volume_id}")

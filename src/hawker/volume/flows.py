@@ -290,7 +290,7 @@ def _begun(tx: Tx, context: Context[Take]) -> None:
 
 
 async def copy(context: Context[Take]) -> Outcome:
-    """The bytes, of one moment."""
+    """Copies the bytes of the volume as they are at one moment."""
     size = await _snapshot_copies(context).take(VolumeId(context.resource.id), context.input.snapshot)
     return Done(result=size)
 

@@ -129,8 +129,8 @@ class VolumeClones:
         origin: VolumeOrigin,
         note: Callable[[Tx, VolumeRecord], None] = lambda tx, made: None,
     ) -> VolumeRecord:
-        """`record` is as an empty one is made of the completed order. Promised once this returns; `note` is done in the
-        same transaction, once the run is accepted."""
+        """Begins to make a volume from an origin, which is promised once this returns; `note` is done in the same
+        transaction, once the run is accepted. `record` is as an empty one is made of the completed order."""
         copied = origin.snapshot or origin.volume
         assert copied is not None, "an origin is a snapshot or a volume"
         check_room(await self._snapshots.copies.room(copied), origin.what)

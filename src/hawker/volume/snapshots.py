@@ -96,7 +96,8 @@ class Snapshots:
         return record
 
     async def take(self, app: AppName, volume_id: VolumeId, *, automatic: bool = False) -> SnapshotRecord:
-        """Promised once this returns. Raises `NotFound`, `WrongState` while another is taken, `NoRoom`."""
+        """Begins a snapshot of a volume, which is promised once this returns. Raises `NotFound`, `WrongState` while
+        another is taken, `NoRoom`."""
         self._owned(self._store, app, volume_id)
         check_room(await self.copies.room(volume_id), f"volume {volume_id}")
         reach("volume_snapshot.accept.before")
@@ -190,7 +191,8 @@ class Snapshots:
 
 
 def let_go(tx: Tx, record: SnapshotRecord) -> None:
-    """Its file is to be removed; one that is read is kept for nothing but that, and goes after it."""
+    """Lets a snapshot go: its file is to be removed. A snapshot that is read is kept for nothing but that, and goes
+    after it."""
     if _is_read(tx, record):
         tx.put(SNAPSHOTS, record.id, msgspec.structs.replace(record, kept_until=0.0))
         return

@@ -114,12 +114,13 @@ class VolumeTable:
         return moved
 
     def depart(self, tx: Tx, record: VolumeRecord) -> None:
-        """Another node has it."""
+        """Takes a volume off this node, since another node has it."""
         self.leave(tx, record)
         hold(tx, record.holds, Resources())
 
     def remove(self, tx: Tx, record: VolumeRecord) -> None:
-        """Its file is gone; the record stays readable for a while, and says that no file of it is to be kept."""
+        """Marks a volume as gone with its file; the record stays readable for a while, and says that no file of it is
+        to be kept."""
         tx.delete(VOLUMES, record.id)
         tx.delete(VOLUMES_BY_APP, f"{record.app}/{record.id}")
         hold(tx, record.holds, Resources())

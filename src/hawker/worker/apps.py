@@ -183,7 +183,7 @@ class AppFiles:
             return None
 
     def piece(self, app_id: str, digest: str, offset: int, count: int) -> bytes:
-        """Blocks. Raises `NotFound`, `Unprocessable`."""
+        """A piece of an app's file that is here. Blocks. Raises `NotFound`, `Unprocessable`."""
         if not _APP_ID.fullmatch(app_id):
             raise Unprocessable(f"{app_id!r:.100} is no app's id")
         try:
@@ -192,8 +192,8 @@ class AppFiles:
             raise NotFound(f"file {digest} is not here") from error
 
     async def receive(self, app_id: str, digest: str, size: int, data: AsyncIterator[bytes]) -> None:
-        """Durable and verified when it returns; nothing is kept of what goes wrong. One upload of an app at a time.
-        Raises `TooLarge`, `Unprocessable`, `NoRoom`, `OverShare`."""
+        """Take an upload of an app: it is durable and verified when this returns; nothing is kept of what goes wrong.
+        One upload of an app at a time. Raises `TooLarge`, `Unprocessable`, `NoRoom`, `OverShare`."""
         _checked(digest)
         if not 1 <= size <= MAX_UPLOAD_BYTES:
             raise TooLarge(f"a file has 1 to {MAX_UPLOAD_BYTES} bytes, not {size}")

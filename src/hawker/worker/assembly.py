@@ -109,7 +109,7 @@ def assemble(
     metrics: MetricsRegistry,
     moves: type[MachineMoves] = MachineMoves,
 ) -> AssembledWorker:
-    """Everything that handlers are given."""
+    """Builds everything that handlers are given."""
     store, clock, changes = deps.store, deps.clock, deps.table.changes
     deps.runs.meet(runner.accept)
     deps.room.meet(room)

@@ -168,7 +168,7 @@ class EdgeLine:
 
 
 def merged(reports: Sequence[EdgeReport]) -> EdgeReport:
-    """Several processes of one host, as if they were one. A door is open where one of them listens."""
+    """The reports of several processes of one host, as if they were one. A door is open where one of them listens."""
     if len(reports) == 1:
         return reports[0]
     doors: dict[tuple[str, int, bool], ListenState] = {}

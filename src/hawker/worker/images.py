@@ -60,8 +60,8 @@ class OrgImages(ValueObject, frozen=True):
 
 
 async def resolve(images: OrgImages, config: MachineConfig) -> Images:
-    """All of them or none, as the organization may have them. Raises `BadRequest` when there is no such image for it,
-    `Unavailable` when its registry does not answer and nothing is cached."""
+    """The images of a config, all of them or none, as the organization may have them. Raises `BadRequest` when there is
+    no such image for it, `Unavailable` when its registry does not answer and nothing is cached."""
     containers, wanted = config.containers or (), image_names(config)
     found: dict[str, Resolved] = {}
     for first in range(0, len(wanted), _AT_ONCE):

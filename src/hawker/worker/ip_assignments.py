@@ -77,8 +77,9 @@ class IpAllocator:
         return sorted((record for _, record in self._store.scan(IPS, f"{app}/")), key=lambda record: record.id)
 
     async def allocate(self, app: str, wish: IpRequest) -> IpRecord:
-        """Durable when it returns. What cannot be given twice, because there is one of it, is given once: asking again
-        answers the same. Raises `BadRequest` for an unknown type, `Unprocessable` for what this node cannot give."""
+        """Give an app an address, durable when this returns. What cannot be given twice, because there is one of it, is
+        given once: asking again answers the same. Raises `BadRequest` for an unknown type, `Unprocessable` for what
+        this node cannot give."""
         kind = _type(wish.type)
         self._check(kind, wish)
         fixed, chance = self._fixed(kind), int.from_bytes(self._clock.token_bytes(8), "big")

@@ -123,7 +123,7 @@ class NameBook:
             self._news.set()
 
     def tell_addresses(self, addresses: Sequence[AppAddress]) -> None:
-        """All addresses of apps; those in private networks have names, others in the platform's zone."""
+        """Takes all addresses of apps; those in private networks have names, others in the platform's zone."""
         self._addresses = tuple(NamedAddress(app=each.app, ip=each.ip) for each in addresses if each.is_private)
         self._public = tuple(
             NamedAddress(app=each.app, ip=each.ip) for each in addresses if not each.is_private and not each.shared

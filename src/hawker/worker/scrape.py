@@ -125,8 +125,8 @@ class Scraper:
         self._turns = Turns(SCRAPES)
 
     async def page(self) -> str:
-        """All of them in one page: their series, and of each machine whether it was heard. Each app has its turn and
-        its part of the bytes, however many machines another one has."""
+        """The metrics of all machines in one page: their series, and of each machine whether it was heard. Each app has
+        its turn and its part of the bytes, however many machines another one has."""
         exposing = {machine.id: machine async for machine in self._exposing()}
         apps = {machine.app for machine in exposing.values()}
         heard = _Heard(max(LEAST_BYTES, ALL_BYTES // len(apps)) if apps else 0)

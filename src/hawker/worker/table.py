@@ -205,8 +205,8 @@ class MachineTable:
             self.change(tx, lender, volume_event(status, what))
 
     def leave(self, tx: Tx, record: MachineRecord) -> None:
-        """Another node has it, with its history: nothing of it stays here but the name of the order that it was made
-        for, so that the order is not filled again."""
+        """Takes a machine off this node, since another node has it, with its history: nothing of it stays here but the
+        name of the order that it was made for, so that the order is not filled again."""
         self._unlist(tx, record)
         self._hold(tx, record.holds, Resources())
         for bucket in _OF_MACHINE:

@@ -66,7 +66,7 @@ class Exchange:
         return dict(parse_qsl(text.decode("latin-1"), keep_blank_values=True)) if text else {}
 
     async def body(self) -> bytes:
-        """All of it. Raises `Answered` when it is too long or too slow, `ClientLeft`."""
+        """The whole body of the request. Raises `Answered` when it is too long or too slow, `ClientLeft`."""
         parts, size = [], 0
         with anyio.move_on_after(BODY_S):
             while not self._whole:

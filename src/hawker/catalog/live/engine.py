@@ -77,7 +77,7 @@ class Live:
                 self._pool.close()
 
     def touched(self, touched: Touched) -> None:
-        """Something was committed and can be read now. Does not block."""
+        """Takes note that something was committed and can be read now. Does not block."""
         if self._by_id or self._updates:
             self._changed_keys.add(touched)
             self._woken.set()

@@ -103,7 +103,7 @@ class Feed:
         self._wake()
 
     def touch(self) -> None:
-        """Somebody is about to listen."""
+        """Takes note that somebody is about to listen."""
         if self.idle_since is not None:
             self.idle_since = self._clock.monotonic()
 

@@ -47,10 +47,10 @@ class OtherNodes(Protocol):
         """The way to its peer API. Raises `Unavailable`."""
 
     def nodes(self) -> Sequence[Node]:
-        """All that are known, this one too."""
+        """All nodes that are known, this one too."""
 
     def nodes_of_app(self, app: AppName) -> Sequence[NodeId]:
-        """All that know it, as far as is known here."""
+        """All nodes that know the app, as far as is known here."""
 
     def seen_at(self, machine: MachineId) -> NodeId | None:
         """The node at which the catalog has the machine, as far as it is known here."""

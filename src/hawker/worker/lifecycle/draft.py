@@ -290,7 +290,8 @@ class FileDraft:
         return await self._compare(self._all if doubtful is None else union(doubtful, self._again))
 
     async def compare(self) -> str:
-        """All of it, with what nobody writes to."""
+        """Compares the whole draft with a file that nobody writes to any more; returns why the copy is not the same, if
+        so."""
         return await self._compare(self._all)
 
     async def _compare(self, spans: Sequence[BlockRange]) -> str:

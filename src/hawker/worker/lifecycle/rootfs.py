@@ -87,7 +87,7 @@ class ContainerRoots:
         return self._mounted(layer, roots, volumes)
 
     def unmount(self) -> None:
-        """Whatever is mounted of the containers; no error when there is nothing."""
+        """Unmounts whatever is mounted of the containers; no error when there is nothing."""
         for target in self.targets():
             unmount(target)
             with suppress(OSError):

@@ -67,7 +67,8 @@ class ReceiveInput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def drop_incoming(tx: Tx, record: IncomingRecord, state: IncomingState, reason: str) -> IncomingRecord:
-    """Its room is free again; the record stays, and says that nothing of it is to come any more."""
+    """Drops an incoming move: its room is free again; the record stays, and says that nothing of it is to come any
+    more."""
     hold(tx, record.holds, Resources())
     return change_incoming(tx, record.move, state=state, reason=reason, holds=Resources())
 

@@ -143,7 +143,7 @@ def went_by(reader: Reader, move: MoveRecord) -> bool:
 
 
 def leave_snapshots(tx: Tx, volume_id: VolumeId) -> None:
-    """Its new owner asks for itself for what was to come here."""
+    """Leaves the snapshots that were to come here to the volume's new owner, which asks for them itself."""
     for each in awaited_snapshots(tx, volume_id):
         _comes_no_more(tx, each)
 
@@ -161,7 +161,7 @@ def _left_by(reader: Reader, move_id: str, generation: int) -> VolumeId:
 
 
 def handed_snapshot(reader: Reader, move_id: str, generation: int, snapshot_id: str) -> MovedFile:
-    """Its file, which the volume's owner may read. Raises `NotFound`."""
+    """The file of a snapshot, which the volume's owner may read. Raises `NotFound`."""
     record = reader.get(SNAPSHOTS, SnapshotId(snapshot_id))
     if record is None or record.volume != _left_by(reader, move_id, generation):
         raise NotFound(f"snapshot {snapshot_id:.40} does not follow by move {move_id:.40}")

@@ -81,7 +81,8 @@ class AppTurns:
         return (held.move, held.node) if await _has_ended(self._deps, there, _CHECK_S) else None
 
     async def leave(self, move_id: str, app: str, certified: str = "") -> None:
-        """Ends the turn of a move, when its node says so. The turn's record stays for a while: `next_turn` reads it."""
+        """Ends the turn of a move, when the move's node says so. The turn's record stays for a while: `next_turn` reads
+        it."""
         now = self._deps.clock.now()
 
         def apply(tx: Tx) -> None:
