@@ -107,8 +107,8 @@ class DeploySteps:
         return await self._guarded(context, tasks.run_commands)
 
     async def canary(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-        """Makes one machine of each group, which proves itself outside of routing and goes; the second machine of a
-        group stays. That one is in routing until all is done."""
+        """Makes a machine of each group, which proves itself outside of routing and goes; the second one stays. That
+        one is in routing until all is done."""
 
         async def do(deploy: "moves.Moves") -> None:
             made = deploy.slots(SlotKind.CANARY)
@@ -193,8 +193,7 @@ class DeploySteps:
         return Done()
 
     async def take_back(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-        """Takes changes back: every machine is what it was before the deploy, or it is written down that it could not
-        be."""
+        """Takes changes back: a machine is what it was before, or it is written down that it could not be."""
         return await self._led(context, partial(self._take_back, context), back=True)
 
     async def _take_back(self, context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term") -> Outcome:

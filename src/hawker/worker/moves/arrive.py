@@ -79,8 +79,7 @@ async def volume(context: Context[ArriveInput]) -> Outcome:
 
 
 async def take_in(context: Context[ArriveInput]) -> Outcome:
-    """Takes the memory in: from the driver's record on the machine is suspended here, also after a crash of the
-    host."""
+    """Takes the memory in: from the driver's record on the machine is suspended here, also after a host's crash."""
     deps, found = context.deps, _arriving(context)
     if found is None:
         return Done()
