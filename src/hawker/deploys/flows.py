@@ -107,8 +107,8 @@ class DeploySteps:
         return await self._guarded(context, tasks.run_commands)
 
     async def canary(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-        """Makes a machine of each group, which proves itself outside of routing and goes; the second one stays. That
-        one is in routing until all is done."""
+        """Makes a machine of each group, which proves itself outside of routing and goes; a group's second one stays.
+        That one is in routing until all is done."""
 
         async def do(deploy: "moves.Moves") -> None:
             made = deploy.slots(SlotKind.CANARY)
