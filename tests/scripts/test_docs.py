@@ -11,9 +11,8 @@ def test_every_flow_has_its_page() -> None:
 
 def test_an_error_shows_its_status_and_whether_a_retry_helps() -> None:
     [row] = [row for row in errors() if row.startswith("| Unavailable ")]
-    assert (
-        row == "| Unavailable | 503 | `unknown` | yes | Nothing was changed, and the same call may work in a moment. |"
-    )
+    said = "The call cannot be served now. Nothing was changed, and the same call may work in a moment."
+    assert row == f"| Unavailable | 503 | `unknown` | yes | {said} |"
 
 
 def test_an_error_without_a_word_of_its_own_does_not_borrow_one() -> None:
