@@ -132,7 +132,7 @@ def test_conversation_with_a_client_that_answers_no_ping_ends_only_when_its_kern
     monkeypatch.setattr(WebSocketsSansIOProtocol, "keepalive_timeout", lambda _: done.append("ended"))
     monkeypatch.setattr(WebSocketsSansIOProtocol, "send_keepalive_ping", lambda _: done.append("pinged"))
     talk = UpgradedConnection.__new__(UpgradedConnection)
-    told = struct.pack("=24xI28xI", 1, silent_ms)
+    told = struct.pack("=24xI24xII", 1, silent_ms, silent_ms)
     talk.transport, talk.ping_timeout = Mock(), 20.0
     talk.transport.get_extra_info.return_value = Mock(getsockopt=lambda *of: told)
     talk.keepalive_timeout()

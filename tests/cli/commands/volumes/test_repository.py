@@ -180,4 +180,4 @@ def test_place_that_may_only_be_read_is_verified_and_stays_as_it_is(
     monkeypatch.setattr(DirectoryBackend, "put_new", refuse)
     said = hawker(*words(kept, "verify"))
     assert (said.status, said.out) == (ExitStatus.OK, f"{KEPT}  whole\n")
-    assert "not written down" in said.err and checks_of(kept) == {}
+    assert "the list of backups is not updated" in said.err and checks_of(kept) == {}
