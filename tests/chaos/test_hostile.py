@@ -35,7 +35,7 @@ def test_one_scene_of_each_kind_is_played_and_nothing_is_found(tmp_path: Path) -
     assert len(rows) == len([scene for scene in SCENES if scene.short])
     assert all(row.endswith("none") for row in rows)
     assert summary.startswith(f"{len(rows)} scenes, 0 findings; ")
-    assert not left(before, tmp_path)
+    wait_for(lambda: not left(before, tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,6 +1,5 @@
 """What every driver promises about containers: processes of one machine with root filesystems of their own."""
 
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -72,6 +71,16 @@ async def final(rig: Rig, spec: InstanceSpec, process: int = 0) -> bytes:
     return await said(rig.driver, spec, process)
 
 
+async def says(rig: Rig, spec: InstanceSpec, wanted: bytes, process: int = 0) -> None:
+    """All that it said is this, once it has ended: a pipe may be read past the exit."""
+    await final(rig, spec, process)
+
+    async def has_said_all() -> bool:
+        return await said(rig.driver, spec, process) == wanted
+
+    await eventually(has_said_all)
+
+
 async def read(session: ExecSession) -> bytes:
     return b"".join([data async for _, data in session.output()])
 
@@ -101,8 +110,8 @@ async def test_each_container_has_its_files(able: Rig) -> None:
     for index, content in enumerate((b"of web\n", b"of db\n")):
         spec = but(spec, index, files=(FileSpec(path="/deep/down/file", content=content, mode=0o600),))
     await started(able, spec)
-    assert await final(able, spec, 0) == b"of web\n"
-    assert await final(able, spec, 1) == b"of db\n"
+    await says(able, spec, b"of web\n", 0)
+    await says(able, spec, b"of db\n", 1)
 
 
 async def test_a_command_runs_beside_the_process_it_names(able: Rig) -> None:
@@ -146,7 +155,7 @@ async def test_an_empty_directory_is_root_enough_for_the_machine_itself(real: Ri
     (tmp_path / "empty").mkdir()
     spec = await containers(real, web="echo up; exit 0")
     spec = await started(real, msgspec.structs.replace(spec, rootfs=str(tmp_path / "empty")))
-    assert await final(real, spec) == b"up\n"
+    await says(real, spec, b"up\n")
 
 
 async def test_containers_share_process_ids_and_host_name(real: Rig) -> None:
@@ -193,12 +202,12 @@ async def test_a_workload_may_have_a_terminal(real: Rig) -> None:
     spec = but(
         await containers(real, web="test -t 0 && test -c $(ls -d /dev/pts/0) && echo there; exit 0"), 0, tty=True
     )
-    assert await final(real, await started(real, spec)) == b"there\r\n"
+    await says(real, await started(real, spec), b"there\r\n")
 
 
 async def test_a_missing_cwd_is_made(real: Rig) -> None:
     spec = but(await containers(real, web="echo $PWD; exit 0"), 0, cwd="/srv/app")
-    assert await final(real, await started(real, spec)) == b"/srv/app\n"
+    await says(real, await started(real, spec), b"/srv/app\n")
 
 
 async def test_files_of_a_container_stay_in_its_root(real: Rig) -> None:
@@ -208,7 +217,7 @@ async def test_files_of_a_container_stay_in_its_root(real: Rig) -> None:
     (root / "real").mkdir()
     (root / "etc/app").symlink_to("/real")
     spec = but(spec, 0, files=(FileSpec(path="/etc/app/conf", content=b"words\n"),))
-    assert await final(real, await started(real, spec)) == b"words\n"
+    await says(real, await started(real, spec), b"words\n")
     assert (root / "real/conf").read_bytes() == b"words\n"
     assert not (Path(spec.rootfs or "") / "real").exists()
 
@@ -229,7 +238,7 @@ async def test_each_run_begins_with_the_files_as_given(real: Rig) -> None:
     await started(real, spec)
     await final(real, spec)
     await real.driver.start_process(spec.machine_id, 0, 2)
-    assert await final(real, spec) == b"given\ngiven\n"
+    await says(real, spec, b"given\ngiven\n")
 
 
 async def test_a_shared_directory_is_one_in_both(real: Rig, tmp_path: Path) -> None:
@@ -387,8 +396,7 @@ async def test_nothing_of_its_roots_is_left_mounted(real: Rig) -> None:
 async def test_a_held_container_is_started_by_a_later_daemon(real: Rig) -> None:
     spec = await started(real, but(await containers(real, web=FOREVER, db="echo up; exit 0"), 1, held=True))
     await real.renew().start_process(spec.machine_id, 1, 1)
-    assert await final(real, spec, 1) == b"up\n"
-    await eventually(partial(said, real.driver, spec, 1))
+    await says(real, spec, b"up\n", 1)
 
 
 async def test_files_of_the_host_are_written_anew_before_each_run(real: Rig, tmp_path: Path) -> None:
@@ -399,9 +407,4 @@ async def test_files_of_the_host_are_written_anew_before_each_run(real: Rig, tmp
     for run in (1, 2):
         if run == 2:
             await real.driver.start_process(spec.machine_id, 0, 2)
-        await final(real, spec)
-
-        async def has_said_all(wanted: bytes = run * source.read_bytes()) -> bool:  # a pipe may be read past the exit
-            return await said(real.driver, spec, 0) == wanted
-
-        await eventually(has_said_all)
+        await says(real, spec, run * source.read_bytes())

@@ -77,7 +77,7 @@ def test_tables_are_also_json(hawker: CommandLine, shown: str, command: tuple[st
 def shown(node: RunningNode) -> str:
     """A machine to look at."""
     hawker = CommandLine(node.environment | {"HAWKER_DATA_DIR": str(node.data_dir)})
-    return hawker.say("machine", "run", "-d", HELLO, "--name", "shown")
+    return hawker.say("machine", "run", HELLO, "--name", "shown")
 
 
 @pytest.fixture(scope="module")

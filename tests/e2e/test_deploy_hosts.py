@@ -42,7 +42,7 @@ async def _machines(shop: Shop, hosts: tuple[Host, ...]) -> list[str]:
 async def _deploy(client: Client) -> DeployInfo:
     pace = {"smoke": "6s", "smoke_rest": "3s"}
     own = {"hawker": {"deploy": pace}, "experimental": {"exec": SLEEPS}}
-    definition = {"env": {"A": "2"}, "deploy": {"wait_timeout": "8s"}, **own}
+    definition = {"env": {"A": "2"}, "deploy": {"wait_timeout": "60s"}, **own}
     body = CreateDeployRequest(definition=definition, image=HELLO)
     return await client.call(CREATE_DEPLOY, params=AppParams(app_name="shop"), body=body)
 

@@ -96,7 +96,7 @@ def test_datagrams_reach_a_machine_wherever_its_app_is(node: RunningNode, python
     assert hawker.say("exec", "--no-stdin", "stranger", *ask, "3").strip() == ""
 
     node.kill()
-    assert answers("127.0.0.1", port) and answers(own, port), "without the daemon"
+    wait_for(lambda: answers("127.0.0.1", port) and answers(own, port))  # without the daemon
     node.start()
     hawker.say("machine", "stop", "one")
     wait_for(lambda: answers("127.0.0.1", port))

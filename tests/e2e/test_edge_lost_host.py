@@ -111,12 +111,18 @@ async def test_a_host_that_is_lost_under_load_costs_no_request(
         load = Load(edge.host.address, ssl.create_default_context(cafile=str(tmp_path / "root.pem")))
         await eventually(load.once, WITHIN_S)
 
-        for machine in machines:
-            await shop.stop(machine.id)
-            await shop.wait(machine.id, WaitState.STOPPED)
-        await eventually(load.once, WITHIN_S)
-        states = [(await shop.get(machine.id)).state for machine in machines]
-        assert sorted(states) == ["started", "stopped"], "the request has woken one of them"
+        states: list[str] = []
+
+        async def wakes_one() -> bool:
+            """A host that is too busy to say a word for a second is passed over, and may wake its own all the same."""
+            for machine in machines:
+                await shop.stop(machine.id)
+                await shop.wait(machine.id, WaitState.STOPPED)
+            await eventually(load.once, WITHIN_S)
+            states[:] = [(await shop.get(machine.id)).state for machine in machines]
+            return sorted(states) == ["started", "stopped"]
+
+        await eventually(wakes_one, 3 * WITHIN_S)
         for machine, state in zip(machines, states, strict=True):
             if state == "stopped":
                 await shop.start(machine.id)

@@ -31,7 +31,7 @@ async def test_a_stop_sends_the_machines_own_signal_and_kills_what_does_not_end(
 
 async def test_a_stop_may_say_how(shop: Shop, toolbox_image: str) -> None:
     script = "trap 'echo bye; exit 4' TERM; echo ready; while :; do sleep 0.05; done"
-    machine = await shop.run(shell(toolbox_image, script))
+    machine = await shop.run(shell(toolbox_image, script, stop_config={"timeout": "60s"}))
     await shop.logged(machine.id, "ready")
     await shop.stop(machine.id, signal="SIGTERM", timeout="60s")
     await shop.wait(machine.id, "stopped")

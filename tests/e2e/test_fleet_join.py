@@ -118,7 +118,7 @@ async def test_three_hosts_join_sell_for_each_other_and_lose_one(tmp_path: Path)
             far = await order_at(shop, 2, "echo far; exec sleep 600")
             near = await order_at(shop, 0, "echo near; exec sleep 600")
             await eventually(lambda: _has(Shop(other, "shop"), far.id, near.id), WITHIN_S)
-            assert (await the_node(other, third.node.node_id)).machines == 1
+            await eventually(lambda: _has_one_machine(other, third.node.node_id), WITHIN_S)
             await shop.logged(far.id, "far\n")
             assert await shop.said(far.id, "echo", "hello") == "hello\n"
 
@@ -217,6 +217,11 @@ async def _is(client: Client, node_id: str, state: str) -> bool:
 
 async def _gone(client: Client, node_id: str) -> bool:
     return node_id not in await states(client)
+
+
+async def _has_one_machine(client: Client, node_id: str) -> bool:
+    """As the catalog has it, which hears of it by gossip."""
+    return (await the_node(client, node_id)).machines == 1
 
 
 async def _has(shop: Shop, *ids: str) -> bool:

@@ -118,6 +118,9 @@ async def check_restored(shop: Shop, since: Since, pids: dict[str, list[int]]) -
         assert check_history(await shop.events(machine.id))
         assert answers(machine.private_ip)
     assert await shop.exits(since.untouched.id) == []
+    for each in (since.ended, since.destroyed):
+        await shop.wait(each.id, "stopped")  # a start looks for missed exits for ten seconds, and then goes on
+    await eventually(lambda: shop.exits(since.restarted.id))
     (lost,) = await shop.exits(since.restarted.id)
     assert "after the backup" in lost.reason
     (ended,) = await shop.exits(since.ended.id)
@@ -136,6 +139,7 @@ async def check_restored(shop: Shop, since: Since, pids: dict[str, list[int]]) -
 async def check_stopped(shop: Shop, machine: Machine) -> None:
     """That this was asked for is not in the backup. Its end is on the host, with the code of a program that was told
     to end, and the restart policy goes by that."""
+    await shop.wait(machine.id, "stopped")
     (exit,) = await shop.exits(machine.id)
     assert exit.exit_code == 0 and not exit.requested_stop
     assert (await shop.get(machine.id)).state == "stopped"
@@ -229,7 +233,8 @@ def test_machines_of_a_deleted_store_are_ended_when_told(node: RunningNode, hawk
     node.stop()
     node.place.store.unlink()
     node.start()
-    assert hawker("node", "doctor", "--repair", "--end-foreign").status == 0
-    assert pilots(machine.id) == []
-    assert healthy(hawker)
-    assert list((node.data_dir / "machines").iterdir()) == []
+    wait_for(lambda: machine.id in hawker("node", "doctor").out)
+    wait_for(lambda: hawker("node", "doctor", "--repair", "--end-foreign").status == 0)
+    wait_for(lambda: pilots(machine.id) == [])
+    wait_for(lambda: healthy(hawker))
+    wait_for(lambda: list((node.data_dir / "machines").iterdir()) == [])

@@ -82,8 +82,7 @@ async def test_an_image_with_users_processes_files_and_a_volume_runs_as_ever(
         assert await shop.said(machine.id, "cat", "/etc/hostname") == f"{machine.id}\n"
         assert "hawker_says_nothing_of_this=1" in await shop.said(machine.id, "cat", "/proc/cmdline")
         assert os.uname().release not in await shop.said(machine.id, "cat", "/proc/version")
-        commands = [each.command for each in await shop.processes(machine.id)]
-        assert commands.count("sleep 3600") == 2
+        await eventually(lambda: _both_sleep(shop, machine.id))
         assert (await shop.shell(machine.id, "echo kept > /data/file")).exit_code == 0
         assert not [each for each in mounts(node.data_dir) if each.target.is_relative_to(node.place.volumes)]
         assert not [each for each in mounts(node.data_dir) if each.target.is_relative_to(node.place.machines)]
@@ -163,6 +162,11 @@ async def test_a_real_debian_runs_nginx_and_python(
     await shop.stop(web.id, signal="SIGQUIT")
     await shop.wait(web.id, "stopped")
     assert [(exit.exit_code, exit.fault) for exit in await shop.exits(web.id)] == [(0, "")]
+
+
+async def _both_sleep(shop: Shop, machine_id: str) -> bool:
+    """Their words come before their exec."""
+    return [each.command for each in await shop.processes(machine_id)].count("sleep 3600") == 2
 
 
 def _children(pid: int) -> list[str]:

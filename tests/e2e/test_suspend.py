@@ -62,7 +62,7 @@ async def test_an_open_connection_outlives_a_suspension(shop: Shop) -> None:
 
 
 async def test_calls_into_a_suspended_machine_are_answered_at_once(shop: Shop) -> None:
-    machine = await shop.run({"image": HELLO})
+    machine = await shop.run({"image": HELLO, "stop_config": {"timeout": "60s"}})
     await eventually(lambda: answers(machine.private_ip))  # by then it hears signals, too
     await suspend(shop, machine.id)
     with pytest.raises(WrongState, match="unable to exec machine from current state: 'suspended'"):

@@ -116,6 +116,7 @@ class DaemonSupervisor:
                 self.tally.gaps_s.append(now - silent_since)
             silent_since = None if self.answers else silent_since or now
             if self.wanted and not self.daemon.alive:
+                self.answers, silent_since = False, silent_since or now  # it may have answered just before it ended
                 self.note(f"ended by itself with status {self.daemon.ended()}")
                 await self._bring_back()
             await self._clock.sleep(_PROBE_EVERY_S)
