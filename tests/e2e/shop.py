@@ -193,10 +193,9 @@ class Shop:
         return [request.exit_event for request in requests if request and request.exit_event]
 
     async def pid(self, machine_id: str) -> int:
-        """Process 1 of the machine, by the host's numbers."""
+        """Process 1 of the machine's last launch that has ended, by the host's numbers."""
         launches = [step for run in await self.runs(machine_id) for step in run.steps if step.name == "launch"]
-        assert launches[-1].result is not None
-        return int(launches[-1].result)
+        return int([launch.result for launch in launches if launch.result is not None][-1])
 
     async def logs(self, machine_id: str) -> str:
         """All that it wrote to stdout and stderr so far."""

@@ -11,6 +11,7 @@ from hawker.host.mount import unmount
 from hawker.host.unreadable import FileRange
 from hawker.volume.lost_files import LONGEST_NAME, MOST_FILES, blocks_of, lost_files, names_in, owners_in
 from tests.host.test_ext4 import lose_inodes
+from tests.waiting import eventually
 
 MIB = 1 << 20
 
@@ -45,16 +46,17 @@ def test_answers_are_read_and_names_are_printable_and_bounded() -> None:
 @pytest.fixture
 async def disk(tmp_path: Path) -> Path:
     """With one file whose blocks are known, and much that is free."""
-    file, target = tmp_path / "disk", tmp_path / "mounted"
+    file, target = tmp_path / "disk", tmp_path / "mounts" / "disk"  # hosts of a street let go of what is below `mounts`
     file.touch()
     os.truncate(file, 64 * MIB)
     await ext4.make_filesystem(file)
-    target.mkdir()
+    target.mkdir(parents=True)
     ext4.mount_filesystem(file, target)
     (target / "dir").mkdir()
     (target / "dir" / "ledger").write_bytes(os.urandom(MIB))
     (target / "other").write_bytes(os.urandom(MIB))
     unmount(target)
+    await eventually(lambda: ext4.device_of(file) is None)  # then all of it is in the file
     return file
 
 
