@@ -102,7 +102,7 @@ def test_reference_is_read_as_docker_would(text: str, wanted: Reference) -> None
         (f"debian@{_D}x", "what follows @"),
         ("host.example/" + "a" * 250, "longer than 255"),
         ("a_b.example/app", "is not a host name"),
-        ("https://docker.io/debian", "is not a host name"),
+        ("https://host.example/debian", "is not a host name"),
         ("user@host/app", "what follows @"),
         ("oci:images/web", "must be absolute"),
         ("oci:/images/web:", "'' is not a tag"),

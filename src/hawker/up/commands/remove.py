@@ -23,8 +23,7 @@ from hawker.up.removal import Removal
 _HELP = """Take the node of this host off it: with --drain move its machines to other nodes first, with --destroy end
 them where they are; a node without machines and volumes needs neither. Then stop the daemon, and remove what the node
 has on this host: processes, control groups, mounts, loop devices, encrypted devices, interfaces, packet rules, and
-its data directory with all volumes, snapshots, images, kernels and the token. What was in the data directory is
-gone.
+its data directory with all volumes, snapshots, images, kernels and the token. That data is gone.
 
 The command asks before it begins. If it is interrupted, repeat it: it finishes. The other nodes of a fleet remember the
 node until `hawker node forget`.
