@@ -3,8 +3,10 @@
 import anyio
 import pytest
 from anyio.abc import ByteStream
+from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
+from hawker.clock import ManualClock
 from hawker.errors import Unavailable
 from hawker.feed import (
     AppFigure,
@@ -71,6 +73,33 @@ async def test_without_an_edge_a_close_is_done_and_a_report_is_refused() -> None
     await line.close(MachineId("m"), InstanceId("i"), 60.0)
     with pytest.raises(Unavailable, match="is not there"):
         await line.report()
+
+
+async def test_an_edge_is_waited_for_until_it_listens_somewhere() -> None:
+    line, clock, door = EdgeLine(), ManualClock(), ListenState(address="127.0.0.1", port=443, app=SHOP)
+    listens = anyio.Event()
+
+    async def wait() -> None:
+        await line.listens(clock)
+        listens.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await until(clock, 1.0)
+        edge = PlayedEdge(line)
+        await until(clock, 1.0)
+        edge.report = EdgeReport(call=0, bound=(replace(door, refused="the port is taken"),))
+        await until(clock, 1.0)
+        assert not listens.is_set()
+        edge.report = EdgeReport(call=0, bound=(door,))
+        await listens.wait()
+
+
+async def until(clock: ManualClock, seconds: float) -> None:
+    """Until whoever looks again and again has waited for so long."""
+    begun_at = clock.now()
+    while clock.now() < begun_at + seconds:
+        await checkpoint()
 
 
 async def test_an_edge_that_goes_while_it_is_asked_holds_up_nobody() -> None:

@@ -268,13 +268,21 @@ class StopSignal:
         boot.cancel()
 
 
-def _buyer_of(store: SqliteStore, parts: AssembledWorker, *, in_fleet: bool) -> "certificate_orders.CertificateBuyer":
+_EDGE_LISTENS_S = 30.0  # then certificates are ordered all the same
+
+
+async def _order_certificates(store: SqliteStore, parts: AssembledWorker, *, in_fleet: bool) -> None:
+    """Orders certificates, until cancelled. The API's name is proven at this host's edge, which begins meanwhile: an
+    authority that comes before it listens is told nothing, and the next try is minutes later."""
     deps = parts.deps
+    if deps.settings.api_hostname is not None:
+        with anyio.move_on_after(_EDGE_LISTENS_S):
+            await deps.edge.listens(deps.clock)
     spread_s = certificate_orders.spread_of(deps.settings, in_fleet=in_fleet)
     turns = certificate_orders.PlatformTurns(deps.certificates, deps.clock, parts.node.id) if in_fleet else None
     buyer = certificate_orders.CertificateBuyer(store, deps.certificates, deps.settings, deps.clock, spread_s, turns)
     store.listen(buyer.note)
-    return buyer
+    await buyer.serve()
 
 
 async def _serve(
@@ -304,7 +312,7 @@ async def _serve(
                 edge.door.listen_addresses(resolver.book.tell_addresses)
             tasks.start_soon(edge.serve)
             if settings.acme_directory is not None:
-                tasks.start_soon(_buyer_of(store, parts, in_fleet=fleet is not None).serve)
+                tasks.start_soon(partial(_order_certificates, store, parts, in_fleet=fleet is not None))
             if resolver is not None:
                 tasks.start_soon(resolver.serve)
                 if fleet is not None:

@@ -13,6 +13,7 @@ import anyio
 import msgspec
 from anyio.abc import ByteStream
 
+from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.feed import (
     AppFigure,
@@ -32,7 +33,7 @@ from hawker.route_question import AskedRequest, AskRoute, ExplainedDoor, RouteEx
 EdgeWord: TypeAlias = MachineClosed | EdgeReport | RouteExplained
 F = TypeVar("F", AppFigure, MachineFigure)
 S = TypeVar("S", AppFigure, MachineFigure, Times)
-_REPORT_WITHIN_S = 2.0
+_REPORT_WITHIN_S, _LOOK_EVERY_S = 2.0, 0.1
 
 
 class EdgeLink:
@@ -121,6 +122,11 @@ class EdgeLine:
         """The report of each process, by its number."""
         found = await self._call(lambda call: AskReport(call=call, apps=apps), _REPORT_WITHIN_S)
         return sorted((each for each in found if isinstance(each, EdgeReport)), key=lambda each: each.process)
+
+    async def listens(self, clock: Clock) -> None:
+        """Returns once a process of the edge listens somewhere."""
+        while not any(not state.refused for report in await self.reports() for state in report.bound):
+            await clock.sleep(_LOOK_EVERY_S)
 
     async def explain(
         self, app: AppName, host: str, port: int, *, tls: bool, udp: bool, request: AskedRequest
