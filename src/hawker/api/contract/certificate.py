@@ -248,7 +248,7 @@ GET_CERTIFICATE = Unary(
     response=CertificateDetail,
     tag=Tag.APPS,
     summary="Show a host name's certificate",
-    errors=(NotFound,),
+    errors=(NotFound, Unprocessable),
 )
 
 CHECK_CERTIFICATE = Unary(
@@ -259,7 +259,7 @@ CHECK_CERTIFICATE = Unary(
     response=CertificateDetail,
     tag=Tag.APPS,
     summary="Look up where the host name leads now",
-    errors=(NotFound,),
+    errors=(NotFound, Unprocessable),
     action=Action.WRITE,
 )
 
@@ -272,7 +272,7 @@ DELETE_CERTIFICATE = Unary(
     tag=Tag.APPS,
     summary="Remove a host name with its certificate",
     status=204,
-    errors=(NotFound,),
+    errors=(NotFound, Unprocessable),
     action=Action.WRITE,
 )
 
@@ -284,7 +284,7 @@ DELETE_CUSTOM_CERTIFICATE = Unary(
     response=CertificateDetail,
     tag=Tag.APPS,
     summary="Remove the certificate that was imported for a host name",
-    errors=(NotFound,),
+    errors=(NotFound, Unprocessable),
     action=Action.WRITE,
 )
 
@@ -296,7 +296,7 @@ DELETE_ORDERED_CERTIFICATE = Unary(
     response=CertificateDetail,
     tag=Tag.APPS,
     summary="Remove the order of a certificate, and what came of it",
-    errors=(NotFound,),
+    errors=(NotFound, Unprocessable),
     action=Action.WRITE,
 )
 
@@ -374,7 +374,7 @@ DELETE_PLATFORM_CERTIFICATE = Unary(
     response=PlatformCertificate,
     tag=Tag.NODE,
     summary="Remove the certificate that was imported for one of the platform's own names",
-    errors=(NotFound,),
+    errors=(NotFound, Unprocessable),
     action=Action.ALL,
 )
 
