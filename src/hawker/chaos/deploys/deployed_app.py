@@ -115,7 +115,7 @@ class DeployedApp:
     async def stock(self) -> None:
         """Raises `HawkerError` where the fleet does not come to that."""
         await self.patiently(self.everybody_is_here)
-        await self.patiently(lambda: self.call(CREATE_APP, body=CreateAppRequest(name=APP)))
+        await self.patiently(lambda: self.call(CREATE_APP, body=CreateAppRequest(name=APP), idempotency_key=APP))
         for number, stall in enumerate(self.fleet.stalls):
             metadata = {**PLATFORM, GROUP: "app", PUBLISH: EVERYWHERE, "hawker_labels": f"host={stall.host.number}"}
             service = {"internal_port": 8080, "protocol": "tcp", "ports": [{"port": PORT, "handlers": ["http"]}]}

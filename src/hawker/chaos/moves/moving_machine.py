@@ -85,7 +85,8 @@ class MovingMachine:
         await self.patiently(self.everybody_is_here)
         third = self.fleet.stalls[2].id
         await self.patiently(lambda: self.broker.call(CORDON_NODE, params=NodeParams(node_id=third)))
-        await self.broker.call(CREATE_APP, body=CreateAppRequest(name=APP))
+        app_order = CreateAppRequest(name=APP)
+        await self.patiently(lambda: self.broker.call(CREATE_APP, body=app_order, idempotency_key=APP))
         app = AppParams(app_name=APP)
         order = CreateVolumeRequest(name="data", size_gb=1, region="mad", encrypted=False, auto_backup_enabled=False)
         volume = await self.patiently(lambda: self.broker.call(CREATE_VOLUME, params=app, body=order))
