@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
 
 Rehearsals = dict[str, KillOutcome]
 LONG = pytest.mark.long(reason="some 300 daemons die; a death at a place of each kind is the short form")
+PATIENT = pytest.mark.timeout(3600)  # all scenarios before the first, or 70 deaths of a create, on a busy host
 EACH_KIND = (
     "create.accept.before",
     "create.accept.after",
@@ -56,16 +57,19 @@ async def test_a_create_survives_death_at_a_place_of_each_kind(kill_runner: Kill
 
 
 @LONG
+@PATIENT
 async def test_scenes_without_a_death_end_as_they_should(rehearsals: Rehearsals) -> None:
     assert {name: outcome.findings for name, outcome in rehearsals.items() if outcome.findings} == {}
 
 
 @LONG
+@PATIENT
 async def test_every_place_of_every_flow_is_met(rehearsals: Rehearsals) -> None:
     assert unmet(frozenset(place for outcome in rehearsals.values() for place in outcome.places)) == []
 
 
 @LONG
+@PATIENT
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_a_flow_survives_death_at_every_place(
     scenario: Scenario, kill_runner: KillRunner, rehearsals: Rehearsals

@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.root,
     pytest.mark.slow,
+    pytest.mark.timeout(3600),  # a guest takes a minute to boot under emulation on a busy host
     pytest.mark.long(
         reason="boots some 40 guest kernels under emulation; test_kill_at_every_step.py has deaths with containers, "
         "tests/e2e/test_microvm.py a guest's life"

@@ -21,6 +21,7 @@ async def played(plan: DeployTrialPlan) -> list[DeployRow]:
     return told
 
 
+@pytest.mark.timeout(3600)  # some minutes, and more on a busy host
 @pytest.mark.long(
     reason="four nodes; tests/e2e/test_deploys_page.py kills client and daemon, test_deploy_edge.py has requests, and "
     "the simulator of deploys in `make check` loses drivers"
@@ -33,7 +34,7 @@ async def test_a_deploy_ends_whoever_of_its_client_and_its_driver_dies(tmp_path:
     assert rows[0].end == "complete"
 
 
-@pytest.mark.timeout(3600)  # half an hour, and more on a busy host
+@pytest.mark.timeout(10_800)  # half an hour, and some times as much on a busy host
 @pytest.mark.long(reason="ten nodes, both strategies, every blow and place; the test above is the short form")
 async def test_deploys_over_ten_nodes_end_as_promised_whatever_befalls_them(tmp_path: Path) -> None:
     rows = await played(DeployTrialPlan(where=tmp_path))

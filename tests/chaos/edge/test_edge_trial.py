@@ -34,6 +34,7 @@ async def played(plan: EdgeTrialPlan) -> list[EdgeRow]:
 
 @pytest.mark.root
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # some minutes, and more on a busy host
 @pytest.mark.long(
     reason="three nodes under load; tests/e2e/test_edge.py has a daemon's death, test_edge_regions.py a lost host, the "
     "simulator of edges in `make check` both"
@@ -54,6 +55,7 @@ async def test_a_request_is_not_lost_when_a_daemon_or_a_host_dies_or_an_edge_sta
 
 @pytest.mark.root
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.long(reason="five nodes and every blow; the test above is the short form")
 async def test_requests_over_five_nodes_are_not_lost_whatever_dies(tmp_path: Path) -> None:
     rows = await played(EdgeTrialPlan(where=tmp_path))

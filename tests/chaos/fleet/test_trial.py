@@ -11,6 +11,7 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.slow,
     pytest.mark.anyio,
+    pytest.mark.timeout(3600),  # some minutes, and more on a busy host
     pytest.mark.long(reason="four nodes are hurt for a minute; tests/e2e/test_agent_fleet.py is the short form"),
 ]
 

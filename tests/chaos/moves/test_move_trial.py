@@ -10,7 +10,12 @@ from hawker.chaos.moves.move_trial import run_move_trial
 from hawker.clock import SystemClock
 from hawker.record.move import MoveState
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.anyio]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.anyio,
+    pytest.mark.timeout(3600),  # some minutes each, and a minute and more for a move on a busy host
+]
 
 KINDS = (MoveKind.SCHEDULED, MoveKind.FOLLOWED)
 WHOLE = (*KINDS, MoveKind.BACK, MoveKind.RECLAIMED)
@@ -80,7 +85,7 @@ async def test_a_machine_is_taken_back_once_whoever_dies_and_the_lost_node_gives
     assert sorted(rows[1:]) == [(place, "aborted") for place in sorted(TAKEN_BACK)]
 
 
-@pytest.mark.timeout(7200)  # a minute for ten of them; more than an hour on a busy host
+@pytest.mark.timeout(14_400)  # a minute for ten of them; some hours on a busy host
 @pytest.mark.long(reason="some hundred daemons die, and a link is cut for 45 s; the tests above are the short form")
 async def test_a_client_loses_nothing_at_any_place_of_any_move(tmp_path: Path) -> None:
     rows = await played(MoveTrialPlan(kinds=WHOLE, cuts=CUTS, where=tmp_path))
