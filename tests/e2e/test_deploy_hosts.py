@@ -67,7 +67,7 @@ async def test_a_deploy_goes_on_at_another_node_when_its_home_is_lost(tmp_path: 
                 found = await _shown(client)
                 return found if found is not None and found.ended_at is not None else None
 
-            ended = await eventually(over, WITHIN_S)
+            ended = await eventually(over, 2 * WITHIN_S)
             assert ended is not None and ended.status == "complete", ended
             assert {slot.state for slot in ended.slots if slot.machine_id in others} == {"done"}
             releases = [(await Shop(client, "shop").get(each)).config for each in others]
