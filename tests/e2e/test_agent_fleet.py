@@ -285,6 +285,7 @@ async def test_an_agent_that_dies_is_missed_in_words_and_heard_again(fleet: Agen
 
 
 @pytest.mark.long(reason="the same with three nodes is the short form")
+@pytest.mark.timeout(1800)  # five nodes and their agents on one host
 @pytest.mark.parametrize("count", [2, 5])
 @pytest.mark.parametrize("kind", ["played", "corrosion"])
 async def test_fleets_of_other_sizes_fill_orders_and_lose_a_host(tmp_path: Path, kind: str, count: int) -> None:

@@ -62,6 +62,7 @@ def street(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NetworkLab]:
 
 
 @pytest.mark.long(reason="Go builds Pebble; tests/edge/test_process.py has the way to the API without an authority")
+@pytest.mark.timeout(1800)
 def test_api_is_called_through_the_edge_under_its_own_name_with_tls(
     street: NetworkLab, pebble_program: Path, tmp_path: Path
 ) -> None:
@@ -88,6 +89,7 @@ def test_api_is_called_through_the_edge_under_its_own_name_with_tls(
 
 
 @pytest.mark.long(reason="Go builds Pebble; tests/secret/test_certificate_orders.py has the turns of ten nodes")
+@pytest.mark.timeout(1800)
 def test_one_node_of_a_fleet_orders_the_certificate_of_the_api_and_all_show_it(
     pebble_program: Path, tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ pytestmark = [
     pytest.mark.long(
         reason="ten machines move one after the other; tests/cli/commands/node/test_drain.py is the short form"
     ),
+    pytest.mark.timeout(1800),  # twenty machines begin, one after the other
 ]
 
 MACHINES = 10

@@ -92,6 +92,7 @@ def database(hawker: CommandLine, image: str, script: str) -> str:
 
 
 @SERVERS
+@pytest.mark.timeout(2700)  # the first one makes the image
 def test_a_shell_reads_files_and_goes_with_its_machine(hawker: CommandLine, image: str) -> None:
     done = hawker(
         "run", "--rm", "-i", image, "sh", "-c", "read name; . /etc/os-release; echo $name $ID", stdin=b"it's\n"

@@ -72,6 +72,7 @@ async def chunks(content: bytes) -> AsyncIterator[bytes]:
     reason="debootstrap makes a Debian from a mirror, which takes a checkout a minute and asks a host that others run; "
     "images of programs of this host, through a real registry too, are the short form"
 )
+@pytest.mark.timeout(2700)  # whoever comes first makes it, and the others wait
 @pytest.mark.slow
 async def test_a_real_debian_runs_nginx_and_python(shop: Shop, registry: Registry, debian_image: DebianImage) -> None:
     reference = debian_image(registry)

@@ -151,6 +151,7 @@ async def test_a_resource_no_guest_can_be_given_is_refused_by_name(shop: Shop) -
 
 
 @pytest.mark.long(reason="boots an image of 200 MB under emulation; the toolbox is the short form")
+@pytest.mark.timeout(2700)  # whoever comes first makes it, and the others wait
 async def test_a_real_debian_runs_nginx_and_python(
     shop: Shop, registry: Registry, debian_image: Callable[[Registry], str]
 ) -> None:

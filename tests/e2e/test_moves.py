@@ -366,6 +366,7 @@ async def test_a_suspended_machine_moves_by_a_cold_start_and_keeps_its_files(
 
 
 @pytest.mark.long(reason="emulated machines boot three times; the tests above move containers by the same flows")
+@pytest.mark.timeout(1800)  # each boot takes minutes on a busy host
 async def test_a_microvm_moves_with_the_root_filesystem_that_it_keeps_and_back(
     tmp_path: Path, toolbox_image: str
 ) -> None:
@@ -382,6 +383,7 @@ async def test_a_microvm_moves_with_the_root_filesystem_that_it_keeps_and_back(
 
 
 @pytest.mark.long(reason="emulated machines boot three times; the tests above move containers by the same flows")
+@pytest.mark.timeout(1800)  # each boot takes minutes on a busy host
 async def test_a_microvm_moves_with_its_volume_and_back(tmp_path: Path, toolbox_image: str) -> None:
     """Nothing tells what QEMU writes to a file, so all blocks are compared while the machine is off."""
     if reason := lack_of_qemu():
@@ -411,6 +413,7 @@ TOKEN = f"echo memory > /dev/token; {LEDGER}"
 
 
 @pytest.mark.long(reason="an emulated machine boots and is resumed twice; the simulator plays its move with deaths")
+@pytest.mark.timeout(1800)  # each boot takes minutes on a busy host
 async def test_a_suspended_microvm_moves_with_its_memory_and_goes_on_there_and_back(
     tmp_path: Path, toolbox_image: str
 ) -> None:

@@ -124,6 +124,7 @@ async def test_forgotten_and_without_the_keys_it_joins_again_with_what_it_has(fl
 
 
 @MORE
+@pytest.mark.timeout(1800)  # two nodes miss one, and it begins again, twice each
 async def test_with_an_older_disk_it_begins_anew_and_fills_no_order_twice(fleet: Trio) -> None:
     """First its files are copied while it is stopped, and put back; then a backup is restored."""
     await fleet.together()

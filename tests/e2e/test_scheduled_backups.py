@@ -42,7 +42,13 @@ WITHIN_S = 120.0
     "places",
     [
         SHORT,
-        pytest.param(PLACES, marks=pytest.mark.long(reason="eight deaths; the two of the short form are beside it")),
+        pytest.param(
+            PLACES,
+            marks=[
+                pytest.mark.long(reason="eight deaths; the two of the short form are beside it"),
+                pytest.mark.timeout(1800),  # sixteen boots: ten minutes, and more on a busy host
+            ],
+        ),
     ],
     ids=["short", "all"],
 )

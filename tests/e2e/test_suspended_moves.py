@@ -32,6 +32,7 @@ pytestmark = [
         reason="emulated machines boot and are resumed; tests/worker/moves/test_arrive.py has the deaths between "
         "played nodes, tests/cli/test_draining.py the commands"
     ),
+    pytest.mark.timeout(3600),  # seven deaths of emulated machines' nodes: ten minutes, and more on a busy host
 ]
 
 ARRIVAL = (

@@ -30,6 +30,7 @@ _LATER_S = BACKUP_LEASE_S + 3600.0  # whoever died at it bars the others no long
 @pytest.mark.long(
     reason="each of four lives looks within a minute; tests/backup/test_verification.py is the short form"
 )
+@pytest.mark.timeout(1800)  # seven boots, and six looks within a minute
 async def test_verification_is_gone_on_with_whenever_a_daemon_dies_at_it(tmp_path: Path) -> None:
     passphrase, kept = tmp_path / "passphrase", tmp_path / "kept"
     await anyio.to_thread.run_sync(passphrase.write_bytes, b"correct horse battery\n")

@@ -208,12 +208,14 @@ def test_the_pages_have_commands_for_every_host() -> None:
 
 
 @pytest.mark.long(reason="thirty commands on three hosts; test_fleet_join.py and test_readme.py are the short form")
+@pytest.mark.timeout(1800)  # each command takes seconds to begin on a busy host
 async def test_the_page_can_be_followed(tmp_path: Path) -> None:
     with NetworkLab(made(tmp_path, "street"), 3, network="192.0.2") as street:
         await follow(PAGE.read_text(), Reader(street, made(tmp_path, "hosts")))
 
 
 @pytest.mark.long(reason="Go builds Pebble, and hey asks for 20 s; test_edge_regions.py has the ways between regions")
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(shutil.which("hey") is None, reason="needs hey: `make judges-setup` installs it")
 async def test_the_way_to_a_browser_can_be_followed(pebble_program: Path, tmp_path: Path) -> None:
     with NetworkLab(made(tmp_path, "street"), 4, network="192.0.2") as street:
