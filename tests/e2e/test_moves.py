@@ -180,10 +180,10 @@ async def test_a_snapshot_follows_its_volume_and_is_restored_at_the_new_node(
     await eventually(new.exists, WITHIN_S)
     await eventually(is_whole, WITHIN_S)
     assert hashlib.sha256(new.read_bytes()).digest() == before
+    await eventually(lambda: not old.exists(), WITHIN_S)  # until it hears that it may go, its node has it, too
     body = CreateVolumeRequest(name="again", snapshot_id=taken, region="mad")
     restored = await shop.client.call(CREATE_VOLUME, params=AppParams(app_name=shop.app), body=body)
     assert restored.zone == there.node_id
-    await eventually(lambda: not old.exists(), WITHIN_S)
 
 
 async def _ordered(shop: Shop, volume: VolumeParams, order: MoveRequest) -> Move | None:
