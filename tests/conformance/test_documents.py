@@ -37,7 +37,10 @@ CHECKS = (
 )
 SHORT = Effort(examples=1, boundaries=False)
 THOROUGH = Effort(examples=100, whole=True) if os.environ.get("JUDGE") == "long" else Effort(examples=3)
-LONG = pytest.mark.long(reason="makes 10,000 calls; one of each kind and operation is the short form")
+LONG = [
+    pytest.mark.long(reason="makes 10,000 calls; one of each kind and operation is the short form"),
+    pytest.mark.timeout(3600),  # minutes; more on a busy host
+]
 EITHER = pytest.mark.parametrize(
     "official", [SHORT, pytest.param(THOROUGH, marks=LONG)], indirect=True, ids=["short", "thorough"]
 )

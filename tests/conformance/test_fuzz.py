@@ -25,7 +25,10 @@ from tests.waiting import wait_for
 MIB = 1 << 20
 LONG = os.environ.get("JUDGE") == "long"
 WARM_UP, ROUNDS, SEED = (5, 200, SystemClock().token_bytes(2)[0]) if LONG else (2, 4, 1)
-MORE = pytest.mark.long(reason="twice as many calls; the first half is the short form")
+MORE = [
+    pytest.mark.long(reason="twice as many calls; the first half is the short form"),
+    pytest.mark.timeout(3600),  # minutes; more on a busy host
+]
 MOST_GROWTH = 48 * MIB
 _STACK = re.compile(rb"Traceback|File \\?\"|\.py\b|0x[0-9a-f]{6}")
 

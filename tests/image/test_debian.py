@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.root,
     pytest.mark.slow,
+    pytest.mark.timeout(3600),  # of which a busy host takes minutes for debootstrap, once in a checkout
     pytest.mark.long(
         reason="debootstrap makes a Debian from a mirror, which takes a checkout a minute and asks a host that others "
         "run; tests/image/test_unpack.py has each kind of file"

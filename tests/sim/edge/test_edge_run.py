@@ -20,6 +20,7 @@ def test_some_seeds_keep_every_promise() -> None:
     assert all(outcome.wakes and outcome.served for outcome in outcomes)
 
 
+@pytest.mark.timeout(3600)  # seconds a seed; more on a busy host
 @pytest.mark.long(reason="`make check` plays some seeds of each simulator")
 def test_many_seeds_keep_every_promise() -> None:
     assert [seed for seed in range(3, 60) if play(draw(seed)).found] == []
