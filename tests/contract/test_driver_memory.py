@@ -71,7 +71,7 @@ async def test_less_than_is_in_use_is_refused_and_ends_nothing(limited: Rig, rea
     async def full() -> bool:
         return any(b"full" in chunk.data for chunk in limited.driver.output(spec.machine_id))
 
-    await eventually(full, 60 + 20 * limited.boot_s)
+    await eventually(full, 60 + 45 * limited.boot_s)
     with pytest.raises(WrongState, match="cannot give back: the limit must be at least"):
         await limited.driver.limit_memory(spec.machine_id, 16)
     assert (await limited.driver.memory(spec.machine_id)).limit_mib == spec.limits.memory_mib

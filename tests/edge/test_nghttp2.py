@@ -61,7 +61,7 @@ async def test_h2spec_finds_nothing_that_is_not_known(host: PlayedHost, h2spec: 
     async with app_server(says(OK)) as inside:
         port = free_port()
         await host.publish(route(port, inside, handlers=("http",), kind="requests"))
-        argv = [str(h2spec), "-h", HOST, "-p", str(port), "-o", "10"]
+        argv = [str(h2spec), "-h", HOST, "-p", str(port), "-o", "60"]
         said = (await anyio.run_process(argv, check=False)).stdout.decode()
     found, section = set(), ""
     for line in said.partition("Failures:")[2].splitlines():
