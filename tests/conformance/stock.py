@@ -118,7 +118,7 @@ class Stock:
         return SECRET
 
     def _made(self, parameter: str, maker: "Maker") -> Mapping[str, str]:
-        where, value = f"/v1/apps/{APP}/{maker.collection}", self.found.get(parameter)
+        where, value = f"/v1/apps/{self._app()}/{maker.collection}", self.found.get(parameter)
         if value is None or self.ask("GET", f"{where}/{quote(value)}").status != 200:
             made = self.ask("POST", f"{where}{maker.below}", maker.body)
             if made.status not in (200, 201):

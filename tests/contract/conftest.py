@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.drivers import RIGS, MakeRig, Rig, cloud_hypervisor_rig, crun_rig, firecracker_rig, qemu_rig
 
-DEADLINE_S, BOOTS = 240.0, 15
+DEADLINE_S, BOOTS = 240.0, 40
 LONG: dict[MakeRig, pytest.MarkDecorator] = {
     qemu_rig: pytest.mark.long(
         reason="boots a guest kernel under emulation, as over 100 of these do; the `booted` ones are the short form"

@@ -175,7 +175,7 @@ async def test_a_user_is_looked_up_in_the_container(real: Rig) -> None:
     passwd = Path(spec.processes[0].root or "") / "etc/passwd"
     passwd.write_text("root:x:0:0::/:/bin/sh\napp:x:4242:4242::/:/bin/sh\n")
     await started(real, spec)
-    assert (await final(real, spec)).split()[1] == b"4242"
+    await says(real, spec, b"Uid:\t4242\t4242\t4242\t4242\n")
 
 
 async def test_a_user_that_the_container_does_not_know_is_the_reason_of_its_end(real: Rig) -> None:

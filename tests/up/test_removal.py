@@ -23,7 +23,7 @@ from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
 
-_WITHIN_S = 60.0
+_WITHIN_S = 240.0  # a host of a lab has a copy of each mount for as long as the lab lives
 
 
 @pytest.fixture
