@@ -4,13 +4,15 @@ import gc
 import os
 import re
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
+from hawker.host.mount import leave_namespace
 from hawker.host.residue import Residue, host, left
 from hawker.ids import NodeId
 from tests.node_ids import own_node_id
@@ -36,6 +38,7 @@ _NUMBERED, _RENAMED = r"/pytest-[0-9]+/", r"/garbage-[0-9a-f-]{36}/"
 _UNLINKED = " (deleted)"
 _HOST_BEFORE = pytest.StashKey[frozenset[Residue]]()
 _STRAYS = pytest.StashKey[list[str]]()
+_MOUNTS = "hawker_mounts"
 
 
 @pytest.fixture(scope="session")
@@ -94,21 +97,38 @@ def nothing_stray(tmp_path: Path) -> Iterator[Mark]:
         pytest.fail(f"left on the host: {strays}", pytrace=False)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Each process that the tests are divided among has mounts of its own. A container that another one began would
+    have a copy of all of them for a moment, and what is given back then stays in use."""
+    if _is_part(config) and os.geteuid() == 0:
+        leave_namespace()
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
-    if _is_alone(session):
+    if "CI" in os.environ:  # and not on a developer's host, which other runs may share
         session.config.stash[_HOST_BEFORE] = host()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """The whole run leaves the host as it was."""
-    if not _is_alone(session):
+    """The whole run leaves the host as it was, and each process of it no mount."""
+    config = session.config
+    if (before := config.stash.get(_HOST_BEFORE, None)) is None:
         return
-    before = session.config.stash[_HOST_BEFORE]
-    strays = [each for each in _still_there(before) if not was_there(each, map(str, before))]
-    session.config.stash[_STRAYS] = strays
-    if strays:
+    kinds = ("mount",) if _is_part(config) else ()
+    strays = [each for each in _still_there(before, kinds=kinds) if not was_there(each, map(str, before))]
+    if _is_part(config):
+        config.workeroutput[_MOUNTS] = strays  # type: ignore[attr-defined]  # which xdist sends
+        return
+    config.stash.setdefault(_STRAYS, []).extend(strays)
+    if config.stash[_STRAYS]:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_testnodedown(node: WorkerController) -> None:
+    """Not of one that crashed: its mounts went with it."""
+    mounts = getattr(node, "workeroutput", {}).get(_MOUNTS, ())
+    node.config.stash.setdefault(_STRAYS, []).extend(mounts)
 
 
 @pytest.hookimpl(trylast=True)
@@ -129,15 +149,19 @@ def _place(trace: str) -> str:
     return re.sub(f"{_NUMBERED}|{_RENAMED}", "/pytest/", trace).removesuffix(_UNLINKED)
 
 
-def _is_alone(session: pytest.Session) -> bool:
-    """Not one of the processes that it is divided among, and not on a developer's host, which other runs may share."""
-    return not hasattr(session.config, "workerinput") and "CI" in os.environ
+def _is_part(config: pytest.Config) -> bool:
+    """Whether this is one of the processes that the tests are divided among."""
+    return hasattr(config, "workerinput")
 
 
-def _still_there(before: frozenset[Residue], *marks: object) -> list[str]:
-    """What is left once what is on its way out has had time to go."""
+def _still_there(before: frozenset[Residue], *marks: object, kinds: Collection[str] = ()) -> list[str]:
+    """What is left once what is on its way out has had time to go; of some kinds only."""
+
+    def strays() -> list[str]:
+        return [str(trace) for trace in left(before, *marks) if not kinds or trace.kind in kinds]
+
     try:
-        wait_for(lambda: not left(before, *marks), _GONE_WITHIN_S)
+        wait_for(lambda: not strays(), _GONE_WITHIN_S)
     except TimeoutError:
-        return [str(trace) for trace in left(before, *marks)]
+        return strays()
     return []

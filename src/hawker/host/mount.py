@@ -326,15 +326,19 @@ T = TypeVar("T")
 _CLONE_FS, _CLONE_NEWNS = 0x200, 0x20000
 
 
+def leave_namespace() -> None:
+    """Give the calling thread, and the threads and processes that it begins, a mount namespace of its own. Raises
+    `OSError`."""
+    _check(_libc.unshare(_CLONE_FS | _CLONE_NEWNS), "mount namespace")
+    mount("", Path("/"), "", SLAVE | RECURSIVE)
+
+
 def privately(work: Callable[[], T]) -> T:
     """Call `work` in a mount namespace of its own; mounts that it makes stay there. Raises `OSError`, and what `work`
     does."""
 
     def enter() -> T:
-        if _libc.unshare(_CLONE_FS | _CLONE_NEWNS) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, f"mount namespace: {os.strerror(code)}")
-        mount("", Path("/"), "", SLAVE | RECURSIVE)
+        leave_namespace()
         return work()
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="mounts") as thread:
