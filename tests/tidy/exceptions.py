@@ -16,9 +16,6 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("swallowing", "src/hawker/api/endpoints.py", "except", "the HTTP boundary: logs it, answers an error"),
     Allowed("swallowing", "src/hawker/store/sqlite.py", "except", "carries it from the writer's thread to the caller"),
     Allowed(
-        "swallowing", "src/hawker/sim/fleet/simulation.py", "except", "whatever breaks a simulated node is a finding"
-    ),
-    Allowed(
         "swallowing", "src/hawker/sim/harness/seeded_run.py", "except", "whatever breaks what is simulated is a finding"
     ),
     Allowed(

@@ -48,6 +48,11 @@ def test_unreadable_option_is_refused(words: tuple[str, str], capsys: pytest.Cap
     assert "error:" in capsys.readouterr().err
 
 
+def test_option_of_the_worker_before_another_simulator_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--seeds", "3", "networks", "--plants"]) == 2
+    assert "--seeds is of `hawker sim` alone: options of `networks` follow it" in capsys.readouterr().err
+
+
 def test_command_of_bench_is_refused_where_there_is_no_checkout() -> None:
     with pytest.raises(Failure, match="run it in a checkout"):
         BenchPlace("bench.schedulers.away", "x").load()

@@ -14,7 +14,7 @@ from hawker.sim.harness.planted_bug import kit_of
 from hawker.sim.node.kit import SOUND
 from hawker.sim.worker.plan import WorkerPlan, WorkerVerb, draw
 from hawker.sim.worker.planted import PLANTS
-from hawker.sim.worker.simulation import WorkerOutcome, run, shrink
+from hawker.sim.worker.simulation import WorkerOutcome, play, shrink
 from tests.sim.played import call, order, plan
 from tests.worker.hourglass import in_virtual_time
 
@@ -112,13 +112,13 @@ def test_tries_are_bounded() -> None:
 
 def test_a_planted_bug_gives_a_short_story_that_shows_it_again() -> None:
     kit = kit_of(PLANTS, "room-twice", SOUND)
-    shortest = shrink(run(draw(1), kit), kit)
+    shortest = shrink(play(draw(1), kit), kit)
     assert len(shortest.plan.operations) == 1
-    assert [violation.invariant for violation in run(shortest.plan, kit).found] == [Invariant.CAPACITY]
+    assert [violation.invariant for violation in play(shortest.plan, kit).found] == [Invariant.CAPACITY]
 
 
 def test_a_story_tells_who_did_what_and_what_was_found_and_how_to_see_it_again() -> None:
-    outcome = run(plan(order(), call(WorkerVerb.STOP, 5)))
+    outcome = play(plan(order(), call(WorkerVerb.STOP, 5)))
     found = replace(outcome, found=(Violation(Invariant.KEPT, "m", "is forgotten"),))
     told = list(story(found, 300, "hawker sim --seed 1"))
     assert told[0] == "The shortest story of seed 1, 2 of its 300 planned operations:"
@@ -127,5 +127,5 @@ def test_a_story_tells_who_did_what_and_what_was_found_and_how_to_see_it_again()
 
 
 def test_option_names_the_operations_of_a_cut_plan() -> None:
-    outcome = run(plan(order(number=3), call(WorkerVerb.STOP, 5, number=7)))
+    outcome = play(plan(order(number=3), call(WorkerVerb.STOP, 5, number=7)))
     assert only_option(outcome) == "--only 3,7"

@@ -7,7 +7,8 @@ from anyio.abc import TaskGroup
 
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan
-from hawker.sim.harness.seeded_run import MOST_FOUND, SeededGame, SeededRun, drawn
+from hawker.sim.harness.seeded_run import SeededGame, SeededRun, drawn
+from hawker.sim.harness.trace import MOST_FOUND
 
 
 class Verb(StrEnum):
@@ -75,7 +76,7 @@ def test_a_sound_run_does_everything_at_its_time() -> None:
 def test_a_finding_ends_the_operations_and_so_many_are_kept() -> None:
     outcome = GAME.play(plan(), "brittle")
     assert len(outcome.found) == MOST_FOUND and outcome.operations < len(plan().operations)
-    assert [line.kind.value for line in outcome.lines].count("found") == 1
+    assert [line.kind.value for line in outcome.lines].count("found") == MOST_FOUND
     shortest = GAME.shrink(outcome, "brittle", 50)
     assert [each.verb for each in shortest.plan.operations] == [Verb.BREAK]
 

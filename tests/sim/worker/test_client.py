@@ -27,7 +27,7 @@ from hawker.sim.worker.client import (
     containers_for,
 )
 from hawker.sim.worker.plan import WorkerOperation, WorkerVerb
-from hawker.sim.worker.simulation import WorkerOutcome, run
+from hawker.sim.worker.simulation import WorkerOutcome, play
 from hawker.store.memory_store import MemoryStore
 from hawker.time_window import DAY_S
 from tests.sim.played import call, order, plan
@@ -131,17 +131,17 @@ def test_every_kind_of_call_is_made_and_answered() -> None:
     ]
     calls = [call(verb, 10.0 * number, amount=60) for number, verb in enumerate(verbs, 1)]
     calls += [call(WorkerVerb.WAIT, 100, word="started", amount=20), call(WorkerVerb.DESTROY, 110, word="force")]
-    outcome = run(plan(order(), *calls))
+    outcome = play(plan(order(), *calls))
     assert outcome.found == () and outcome.operations == 11
     assert [text.split()[3] for text in said(outcome) if " is told" in text] == ["create", *verbs, "wait", "destroy"]
 
 
 def test_a_call_on_a_machine_that_was_never_made_is_not_made() -> None:
-    assert run(plan(call(WorkerVerb.STOP, 1, label="nobody-1"))).operations == 0
+    assert play(plan(call(WorkerVerb.STOP, 1, label="nobody-1"))).operations == 0
 
 
 def test_a_refusal_is_an_answer() -> None:
-    outcome = run(
+    outcome = play(
         plan(
             order(word="not launched"),
             call(WorkerVerb.RELEASE, 5),

@@ -4,7 +4,7 @@ import pytest
 
 from hawker.sim.harness.trace import Speaker
 from hawker.sim.worker.plan import WorkerOperation, WorkerVerb
-from hawker.sim.worker.simulation import run
+from hawker.sim.worker.simulation import play
 from tests.sim.played import blow, call, order, plan
 
 
@@ -32,17 +32,17 @@ def test_a_blow_lands_and_nothing_is_lost(blown: WorkerOperation, said: str) -> 
         call(WorkerVerb.START, 100),
         call(WorkerVerb.DESTROY, 200, word="force"),
     )
-    outcome = run(plan(order(), blown, *calls))
+    outcome = play(plan(order(), blown, *calls))
     told = [line.text for line in outcome.lines if line.kind is Speaker.NATURE]
     assert len(told) == outcome.faults == 1 and said in told[0]
     assert outcome.found == ()
 
 
 def test_a_restart_that_was_asked_for_is_no_crash() -> None:
-    outcome = run(plan(order(), blow(WorkerVerb.TERMINATE, 5)))
+    outcome = play(plan(order(), blow(WorkerVerb.TERMINATE, 5)))
     assert (outcome.crashes, outcome.lives) == (0, 3)
 
 
 def test_daemon_is_killed_by_one_fault_at_a_time() -> None:
     twice = (blow(WorkerVerb.KILL_AT_EDGE, 0.5, 1000), blow(WorkerVerb.KILL_AT_AWAIT, 0.6, 1))
-    assert run(plan(order(), *twice)).crashes == 0
+    assert play(plan(order(), *twice)).crashes == 0

@@ -6,7 +6,7 @@ from hawker.sim.harness.planted_bug import PlantedBug, kit_of
 from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.sim.worker.plan import draw
 from hawker.sim.worker.planted import PLANTS
-from hawker.sim.worker.simulation import run
+from hawker.sim.worker.simulation import play
 
 SEEDS = 60
 SOON = ("no-fsync", "two-commits", "no-undo")
@@ -27,7 +27,7 @@ def test_the_list_is_long_and_names_are_told_apart() -> None:
 )
 def test_a_planted_bug_is_found(plant: PlantedBug[WorkerKit]) -> None:
     for seed in range(1, SEEDS + 1):
-        found = run(draw(seed), plant.kit).found
+        found = play(draw(seed), plant.kit).found
         if found:
             assert found[0].invariant in plant.breaks, found[0]
             return
@@ -38,4 +38,4 @@ def test_a_planted_bug_is_found(plant: PlantedBug[WorkerKit]) -> None:
 @pytest.mark.parametrize("seed", [21, *(pytest.param(seed, marks=MORE) for seed in range(22, 61))])
 def test_without_one_nothing_is_found(seed: int) -> None:
     """The first twenty are in `make check`."""
-    assert run(draw(seed)).found == ()
+    assert play(draw(seed)).found == ()

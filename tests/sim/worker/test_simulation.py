@@ -11,7 +11,7 @@ from hawker.proof.violation import Invariant, Violation
 from hawker.sim.harness.trace import Speaker
 from hawker.sim.node.kit import WorkerKit
 from hawker.sim.worker.plan import WorkerVerb, draw
-from hawker.sim.worker.simulation import repeat, report_of, run, summary
+from hawker.sim.worker.simulation import play, repeat, report_of, summary
 from hawker.worker.supervisor import Supervisor
 from tests.sim.played import blow, call, order, plan
 
@@ -34,11 +34,11 @@ def test_a_seed_gives_the_same_bytes_in_every_process(seed: int) -> None:
 
 
 def test_two_seeds_are_two_runs() -> None:
-    assert run(draw(1, 0.5)).digest != run(draw(2, 0.5)).digest
+    assert play(draw(1, 0.5)).digest != play(draw(2, 0.5)).digest
 
 
 def test_a_quiet_run_is_one_life_and_a_look_at_what_is_left() -> None:
-    outcome = run(plan(order(), call(WorkerVerb.STOP, 5), call(WorkerVerb.LOOK, 10)))
+    outcome = play(plan(order(), call(WorkerVerb.STOP, 5), call(WorkerVerb.LOOK, 10)))
     assert (outcome.operations, outcome.lives, outcome.crashes, outcome.faults) == (3, 2, 0, 0)
     assert outcome.found == ()
 
@@ -49,12 +49,12 @@ def test_a_quiet_run_is_one_life_and_a_look_at_what_is_left() -> None:
 def test_a_daemon_that_is_killed_during_a_create_loses_nothing(verb: WorkerVerb, on_file: bool, reboots: bool) -> None:
     for amount in (1, 3, 6):
         blown = blow(verb, 0.99, amount, reboots=reboots, kept=0.0 if reboots else 1.0)
-        outcome = run(plan(order(word="always"), blown, on_file=on_file))
+        outcome = play(plan(order(word="always"), blown, on_file=on_file))
         assert outcome.crashes == 1 and outcome.found == (), (amount, outcome.lines)
 
 
 def test_a_client_that_is_cut_off_asks_again_for_its_order() -> None:
-    outcome = run(plan(order(), blow(WorkerVerb.KILL_AT_COMMIT, 0.99, 1)))
+    outcome = play(plan(order(), blow(WorkerVerb.KILL_AT_COMMIT, 0.99, 1)))
     said = [line.text for line in outcome.lines if line.kind is Speaker.CLIENT]
     assert said[1] == "ann hears nothing of create ann-1" and said[3].startswith("ann is told: create ann-1")
 
@@ -64,7 +64,7 @@ def test_a_worker_that_breaks_is_a_finding() -> None:
         async def _record_missed(self) -> None:
             raise KeyError("oops")
 
-    outcome = run(plan(order()), WorkerKit(supervisor=Broken))
+    outcome = play(plan(order()), WorkerKit(supervisor=Broken))
     assert [violation.invariant for violation in outcome.found] == [Invariant.ANSWERS]
     assert "KeyError" in outcome.found[0].what
 
@@ -74,31 +74,31 @@ def test_a_daemon_that_never_comes_up_is_a_finding() -> None:
         async def _record_missed(self) -> None:
             raise OSError
 
-    assert run(plan(), WorkerKit(supervisor=Absent)).found != ()
+    assert play(plan(), WorkerKit(supervisor=Absent)).found != ()
 
 
 def test_a_cut_plan_is_played_in_the_same_world() -> None:
     whole = draw(6, 0.5)
     cut = whole.only(frozenset(operation.number for operation in whole.operations[:5]))
-    assert run(cut).plan.operations == whole.operations[:5]
-    assert run(replace(cut, operations=())).operations == 0
+    assert play(cut).plan.operations == whole.operations[:5]
+    assert play(replace(cut, operations=())).operations == 0
 
 
 def test_a_report_has_everything_that_the_line_has_and_the_findings_in_words() -> None:
-    outcome = replace(run(plan(order())), found=(Violation(Invariant.KEPT, "m", "is forgotten"),))
+    outcome = replace(play(plan(order())), found=(Violation(Invariant.KEPT, "m", "is forgotten"),))
     report = report_of(outcome, "hawker sim --seed 1")
     assert (report.seed, report.operations, report.digest) == (1, 1, outcome.digest)
     assert report.found[0].invariant == "acknowledged means kept" and report.again == "hawker sim --seed 1"
 
 
 def test_a_summary_is_one_line_with_the_digest() -> None:
-    outcome = run(plan(order()))
+    outcome = play(plan(order()))
     assert summary(outcome) == (
         f"seed 1: 1 operations, 0 crashes, 0 faults, 4m11s, digest {outcome.digest}, nothing found"
     )
 
 
 def test_the_command_repeats_the_cut_run() -> None:
-    outcome = run(plan(order(), call(WorkerVerb.STOP, 5)))
+    outcome = play(plan(order(), call(WorkerVerb.STOP, 5)))
     assert repeat(outcome, 5, None, whole=True) == "hawker sim --seed 1"
     assert repeat(outcome, 2, "no-fsync", whole=False) == "hawker sim --seed 1 --minutes 2 --plant no-fsync --only 1,2"

@@ -11,13 +11,14 @@ import click
 
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.lazy import CommandModule, LazyGroup
+from hawker.cli.options import check_before_subcommand
 from hawker.cli.output import line_of_json
 from hawker.sim.harness.plan import story
 from hawker.sim.harness.planted_bug import kit_of
 from hawker.sim.node.kit import SOUND
 from hawker.sim.worker.plan import MINUTES, WorkerPlan, draw
 from hawker.sim.worker.planted import PLANTS
-from hawker.sim.worker.simulation import WorkerOutcome, repeat, report_of, run, shrink, summary
+from hawker.sim.worker.simulation import WorkerOutcome, play, play_and_keep, repeat, report_of, shrink, summary
 
 SEEDS = 20
 CHECKOUT = Path(__file__).parents[4]
@@ -111,6 +112,7 @@ def command(
       hawker sim --plant no-fsync
     """
     if ctx.invoked_subcommand is not None:
+        check_before_subcommand(ctx)
         return ExitStatus.OK
     if plants:
         click.echo("\n".join(f"{each.name:22} {each.what}" for each in PLANTS))
@@ -138,7 +140,7 @@ def _play(plans: Iterator[WorkerPlan], minutes: float, plant: str | None, *, tra
     operations = seeds = 0
     began = _cpu_s()
     for plan in plans:
-        outcome = run(plan, kit, keeps=trace)
+        outcome = (play_and_keep if trace else play)(plan, kit)
         operations, seeds = operations + outcome.operations, seeds + 1
         for line in outcome.lines if trace else ():
             click.echo(str(line))

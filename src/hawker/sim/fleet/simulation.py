@@ -2,17 +2,15 @@
 same (among fewer nodes if that will do, then without the operations that it does not need), and what is said of it.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
-from hawker.errors import HawkerError
 from hawker.gossip.memory_network import MemoryNetwork
 from hawker.ids import MachineId, NodeId
-from hawker.proof.violation import Invariant, Violation
+from hawker.proof.violation import Violation
 from hawker.record.machine import MACHINES
 from hawker.record.node import TAKEOVERS
 from hawker.sim.fleet.checks import bought, judged, not_alike, not_told
@@ -23,8 +21,9 @@ from hawker.sim.fleet.host import FleetHost, LightHost
 from hawker.sim.fleet.network import CallNetwork
 from hawker.sim.fleet.plan import BROKERS, BUYER, DOUBTER, MINUTES, OPERATOR, FleetPlan
 from hawker.sim.fleet.shared_catalog import SharedCatalog
-from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
+from hawker.sim.harness.loop import LoopClock, eventually
 from hawker.sim.harness.plan import NATURE, RunOutcome, Shrinker, only_option
+from hawker.sim.harness.seeded_run import SeededGame, SeededRun
 from hawker.sim.harness.trace import Trace
 from hawker.value_object import ValueObject
 
@@ -34,7 +33,6 @@ _REST_S = 120.0
 _STILL_S = 3.0
 _HOPE_S = 60.0
 _NEW_S = 10.0
-_MEMORY = Path("/dev/shm")
 
 
 class FleetOutcome(RunOutcome[FleetPlan], frozen=True, kw_only=True):
@@ -47,49 +45,35 @@ class FleetOutcome(RunOutcome[FleetPlan], frozen=True, kw_only=True):
     takeovers: int
 
 
-def play(plan: FleetPlan, kit: FleetKit = SOUND_FLEET) -> FleetOutcome:
-    """Plays the plan; every process gives the outcome that this one gives."""
-    with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
-        options = {"loop_factory": VirtualTimeLoop}
-        return anyio.run(_play, plan, kit, Path(folder), backend_options=options)
+class FleetSimulation(SeededRun[FleetPlan, FleetOutcome]):
+    who = "a node"
 
-
-async def _play(plan: FleetPlan, kit: FleetKit, folder: Path) -> FleetOutcome:
-    return await FleetSimulation(plan, kit, folder).play()
-
-
-class FleetSimulation:
-    def __init__(self, plan: FleetPlan, kit: FleetKit, folder: Path) -> None:
-        self._plan = plan
-        self._clock = LoopClock(plan.seed)
+    def __init__(self, plan: FleetPlan, kit: FleetKit) -> None:
+        clock = LoopClock(plan.seed)
+        self._ledger = FleetLedger(clock, Trace())
+        super().__init__(plan, clock, self._ledger)
         shared_catalog = SharedCatalog(self._clock) if plan.light else None
-        names = [NodeId(f"{number:08x}") for number in range(1, plan.nodes + 1)]
+        self._names = [NodeId(f"{number:08x}") for number in range(1, plan.nodes + 1)]
         self._cluster = SimCluster(
             network=MemoryNetwork(self._clock),
             call_network=CallNetwork(self._clock),
             kit=kit,
-            seeds=[address_of(name) for name in names[:_SEEDS]],
+            seeds=[address_of(name) for name in self._names[:_SEEDS]],
             shared_catalog=shared_catalog,
         )
-        self._trace = Trace()
-        self._ledger = FleetLedger(self._clock, self._trace)
-        made = LightHost if plan.light else FleetHost
-        self._hosts = [
-            made(self._cluster, name, _REGIONS[at % plan.regions], folder, seed=plan.seed * 1000 + at, room=plan.room)
-            for at, name in enumerate(names)
-        ]
+        self._hosts: Sequence[FleetHost] = ()
         self._takeovers = 0
 
-    async def play(self) -> FleetOutcome:
-        try:
-            async with anyio.create_task_group() as tasks:
-                await self._play(tasks)
-                tasks.cancel_scope.cancel()
-        except* Exception as group:  # noqa: BLE001 - whatever breaks a node is a finding
-            self._broke(group)
-        return self._outcome()
+    def _made(self) -> Sequence[FleetHost]:
+        plan, folder = self._plan, self._folder()
+        made = LightHost if plan.light else FleetHost
+        return [
+            made(self._cluster, name, _REGIONS[at % plan.regions], folder, seed=plan.seed * 1000 + at, room=plan.room)
+            for at, name in enumerate(self._names)
+        ]
 
-    async def _play(self, tasks: TaskGroup) -> None:
+    async def _run(self, tasks: TaskGroup) -> None:
+        self._hosts = self._made()
         await tasks.start(self._cluster.network.serve)
         if self._cluster.shared_catalog is not None:
             await tasks.start(self._cluster.shared_catalog.serve)
@@ -150,28 +134,20 @@ class FleetSimulation:
             *bought(self._hosts, self._ledger.counted.values(), self._ledger.volumes.values()),
         ]
 
-    def _broke(self, group: BaseExceptionGroup[BaseException]) -> None:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        kind = "refused" if isinstance(error, HawkerError) else "broke"
-        self._ledger.find([Violation(Invariant.ANSWERS, "a node", f"{kind}: {type(error).__name__}: {error}")])
-
-    def _outcome(self) -> FleetOutcome:
+    def _outcome(self, told: dict[str, Any]) -> FleetOutcome:
         return FleetOutcome(
-            plan=self._plan,
+            **told,
             operations=self._ledger.operations,
             filled=self._ledger.filled,
             calls=self._cluster.call_network.calls,
             blows=self._nature.blows,
             kills=sum(host.kills for host in self._hosts),
             takeovers=self._takeovers,
-            ended_at=self._clock.monotonic(),
-            digest=self._trace.digest,
-            lines=tuple(self._trace.lines),
-            found=tuple(self._ledger.found),
         )
 
+
+GAME: SeededGame[FleetKit, FleetPlan, FleetOutcome] = SeededGame(sound=SOUND_FLEET, run=FleetSimulation)
+play = GAME.play
 
 TRIES = 120
 _SIZES = (3, 4, 5, 7, 10, 20, 50, 100)

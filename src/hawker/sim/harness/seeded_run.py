@@ -4,7 +4,10 @@ end, what was found in it is noted, and the shortest run that shows the same is 
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -12,14 +15,13 @@ from anyio.abc import TaskGroup
 
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop
-from hawker.sim.harness.plan import Chance, Op, P, R, RunOperation, Shrinker, V, do_in_turn, numbered
-from hawker.sim.harness.trace import Speaker, Trace
+from hawker.sim.harness.plan import TRIES, Chance, Op, P, R, RunOperation, Shrinker, V, do_in_turn, numbered
+from hawker.sim.harness.trace import RunLedger, Speaker, Trace
 from hawker.value_object import ValueObject
 
 K = TypeVar("K")
 
-MOST_FOUND = 20
-"""Violations of one run that are kept."""
+_MEMORY = Path("/dev/shm")
 
 
 def drawn(
@@ -38,30 +40,31 @@ def drawn(
 
 
 class SeededRun(ABC, Generic[P, R]):
-    """`who` names in a finding what broke by itself."""
+    """`who` names in a finding what broke by itself. The clock and the ledger are the run's own where its world brings
+    none."""
 
     who = "node"
 
-    def __init__(self, plan: P) -> None:
+    def __init__(self, plan: P, clock: LoopClock | None = None, told: RunLedger | None = None) -> None:
         self._plan = plan
-        self._clock = LoopClock(plan.seed)
-        self._trace = Trace()
-        self._found: list[Violation] = []
+        self._clock = LoopClock(plan.seed) if clock is None else clock
+        self._told = RunLedger(self._clock, Trace()) if told is None else told
 
     async def play(self) -> R:
-        try:
-            async with anyio.create_task_group() as tasks:
-                await self._run(tasks)
-                tasks.cancel_scope.cancel()
-        except* Exception as group:  # noqa: BLE001 - whatever breaks is a finding
-            for error in group.exceptions:
-                self._note([Violation(Invariant.ANSWERS, self.who, f"{type(error).__name__}: {error}")])
+        with ExitStack() as self._goes:
+            try:
+                async with anyio.create_task_group() as tasks:
+                    await self._run(tasks)
+                    tasks.cancel_scope.cancel()
+            except* Exception as group:  # noqa: BLE001 - whatever breaks is a finding
+                said = [f"{type(error).__name__}: {error}" for error in _leaves(group)]
+                self._note(Violation(Invariant.ANSWERS, self.who, each) for each in said)
         return self._outcome(
             {
                 "plan": self._plan,
                 "ended_at": self._clock.monotonic(),
-                "digest": self._trace.digest,
-                "lines": tuple(self._trace.lines),
+                "digest": self._told.trace.digest,
+                "lines": tuple(self._told.trace.lines),
                 "found": tuple(self._found),
             }
         )
@@ -74,6 +77,15 @@ class SeededRun(ABC, Generic[P, R]):
     def _outcome(self, told: dict[str, Any]) -> R:
         """`told` are the fields that every outcome has, but for the number of answered calls."""
 
+    @property
+    def _found(self) -> Sequence[Violation]:
+        return self._told.found
+
+    def _folder(self) -> Path:
+        """A new one, in memory, that goes with the run."""
+        made = TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None)
+        return Path(self._goes.enter_context(made))
+
     async def _do_all(self, do: "Callable[[Any], Awaitable[None]]") -> None:
         """Each of the plan's operations at its time, until something is found."""
 
@@ -84,14 +96,18 @@ class SeededRun(ABC, Generic[P, R]):
         await do_in_turn(self._plan.operations, self._clock, unless_found, self._clock.monotonic())
 
     def _note(self, found: Iterable[Violation]) -> None:
-        for violation in found:
-            if not self._found:
-                self._trace.add(self._clock.monotonic(), Speaker.FOUND, str(violation))
-            if len(self._found) < MOST_FOUND and violation not in self._found:
-                self._found.append(violation)
+        self._told.find(found)
 
     def _say(self, text: str) -> None:
-        self._trace.add(self._clock.monotonic(), Speaker.NATURE, text)
+        self._told.say(Speaker.NATURE, text)
+
+
+def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
 
 
 class SeededGame(ValueObject, Generic[K, P, R], frozen=True, kw_only=True):
@@ -108,7 +124,7 @@ class SeededGame(ValueObject, Generic[K, P, R], frozen=True, kw_only=True):
     async def _play(self, plan: P, kit: K | None) -> R:
         return await self.run(plan, self.sound if kit is None else kit).play()
 
-    def shrink(self, found: R, kit: K, tries: int) -> R:
+    def shrink(self, found: R, kit: K, tries: int = TRIES) -> R:
         """The shortest run with the same finding, as far as so many tries lead."""
 
         def again(numbers: Set[int]) -> R:

@@ -53,20 +53,25 @@ class Trace:
         return self._hash.hexdigest()
 
 
+MOST_FOUND = 20
+"""Violations of one run that are kept."""
+
+
 class RunLedger:
     """`operations` are the calls that were answered, refusals included. `alarm` is called when something was found."""
 
     def __init__(self, clock: Clock, trace: Trace, alarm: Callable[[], None] = lambda: None) -> None:
         self.found: list[Violation] = []
         self.operations = 0
-        self._clock, self._trace, self._alarm = clock, trace, alarm
+        self.trace = trace
+        self._clock, self._alarm = clock, alarm
 
     def say(self, kind: Speaker, text: str) -> None:
-        self._trace.add(self._clock.monotonic(), kind, text)
+        self.trace.add(self._clock.monotonic(), kind, text)
 
     def find(self, violations: Iterable[Violation]) -> None:
         for violation in violations:
-            if violation not in self.found:
+            if violation not in self.found and len(self.found) < MOST_FOUND:
                 self.found.append(violation)
                 self.say(Speaker.FOUND, str(violation))
         if self.found:

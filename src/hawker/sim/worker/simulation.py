@@ -4,12 +4,15 @@ Clients and nature go on while daemons come and go; once all operations are done
 rest, and everything is looked at, in the life that is and in one more.
 """
 
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import msgspec
+from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from hawker.errors import HawkerError
 from hawker.fsm.run import State
@@ -19,8 +22,8 @@ from hawker.proof.invariants import policies_at_rest
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.machine import DESTROYED, EVENTS, MACHINES
 from hawker.record.node import USED
-from hawker.sim.harness.loop import VirtualTimeLoop
-from hawker.sim.harness.plan import NATURE, TRIES, RunOutcome, Shrinker, only_option
+from hawker.sim.harness.plan import NATURE, RunOutcome, only_option
+from hawker.sim.harness.seeded_run import SeededGame, SeededRun
 from hawker.sim.harness.trace import Speaker, Trace
 from hawker.sim.node.crash_points import Death
 from hawker.sim.node.fake_host import FakeRegistry
@@ -39,7 +42,6 @@ _LOOK_S = 1.0
 _AFTER_S = 10.0  # after the last operation, for what it has set off
 _LIVES_MAX = 1000
 _TOLD_BY = frozenset({bucket.name for bucket in (MACHINES, DESTROYED, EVENTS, USED)})
-_MEMORY = Path("/dev/shm")
 
 
 class WorkerOutcome(RunOutcome[WorkerPlan], frozen=True, kw_only=True):
@@ -50,32 +52,13 @@ class WorkerOutcome(RunOutcome[WorkerPlan], frozen=True, kw_only=True):
     faults: int
 
 
-def run(plan: WorkerPlan, kit: WorkerKit = SOUND, *, keeps: bool = False) -> WorkerOutcome:
+class WorkerSimulation(SeededRun[WorkerPlan, WorkerOutcome]):
     """`keeps`: also the lines of the trace that no story needs."""
-    options = {"loop_factory": VirtualTimeLoop}
-    if not plan.on_file:
-        return anyio.run(_play, plan, kit, keeps, CrashableMemory(), backend_options=options)
-    with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as directory:
-        return anyio.run(_play_on_file, plan, kit, keeps, Path(directory), backend_options=options)
 
+    who = "the daemon"
 
-async def _play_on_file(plan: WorkerPlan, kit: WorkerKit, keeps: bool, directory: Path) -> WorkerOutcome:
-    crashable = CrashableFile(directory)
-    try:
-        return await _play(plan, kit, keeps, crashable)
-    finally:
-        crashable.close()
-
-
-async def _play(plan: WorkerPlan, kit: WorkerKit, keeps: bool, crashable: CrashableStore) -> WorkerOutcome:
-    return await WorkerSimulation(plan, kit, Trace(keeps), crashable).play()
-
-
-class WorkerSimulation:
-    def __init__(self, plan: WorkerPlan, kit: WorkerKit, trace: Trace, crashable: CrashableStore) -> None:
-        self._plan = plan
-        self._trace = trace
-        self._crashable = crashable
+    def __init__(self, plan: WorkerPlan, kit: WorkerKit, *, keeps: bool = False) -> None:
+        self._crashable: CrashableStore = CrashableMemory()
         self._disk_faults = DiskFaults()
         self._world = VirtualWorld(
             MemoryStore(),
@@ -89,27 +72,31 @@ class WorkerSimulation:
         )
         self._world.registry = FakeRegistry()
         self._scope = anyio.CancelScope()
-        self._ledger = WorkerLedger(self._world.clock, trace, self._scope.cancel)
+        self._ledger = WorkerLedger(self._world.clock, Trace(keeps), self._scope.cancel)
+        super().__init__(plan, self._world.clock, self._ledger)
         self._nature = WorkerFaults(self._world, self._disk_faults, self._world.registry, self._ledger)
         self._gate = ClientGate()
         self._lives = self._crashes = 0
         self._over = False
 
-    async def play(self) -> WorkerOutcome:
+    async def _run(self, tasks: TaskGroup) -> None:
         """To the end, or until something is found."""
+        if self._plan.on_file:
+            file = CrashableFile(self._folder())
+            self._goes.callback(file.close)
+            self._crashable = file
         with self._scope:
-            await self._play()
-        return self._outcome()
+            await self._do()
 
-    async def _play(self) -> None:
+    async def _do(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._live)
             async with anyio.create_task_group() as actors:
                 for name in CLIENTS:
-                    client = WorkerClient(name, self._gate, self._ledger, self._world.clock)
+                    client = WorkerClient(name, self._gate, self._ledger, self._clock)
                     actors.start_soon(client.work, self._plan.of(name))
                 actors.start_soon(self._nature.rage, self._plan.of(NATURE))
-            await self._world.clock.sleep(_AFTER_S)
+            await self._clock.sleep(_AFTER_S)
             self._nature.rest()
             self._over = True
             self._nature.terminated.set()
@@ -129,7 +116,7 @@ class WorkerSimulation:
             await anyio.lowlevel.checkpoint()
         try:
             self._world.store = FaultyStore(
-                self._crashable.store, self._world.clock, self._trace, self._disk_faults, self._touch
+                self._crashable.store, self._clock, self._ledger.trace, self._disk_faults, self._touch
             )
             async with self._world.open() as worker:
                 worker.tasks.start_soon(self._die_in_turn)
@@ -160,7 +147,7 @@ class WorkerSimulation:
                 await worker.app()
                 await worker.policy()
             except HawkerError:
-                await self._world.clock.sleep(_BOOT_S)
+                await self._clock.sleep(_BOOT_S)
             else:
                 break
         self._ledger.say(Speaker.DAEMON, f"is up, in its life {self._lives}")
@@ -184,7 +171,7 @@ class WorkerSimulation:
             what = "the host is rebooted" if reboots else "the file system loses what was not synced"
             self._ledger.say(Speaker.NATURE, f"{what}; {kept:.0%} of the commits that were not durable are kept")
         self._crashable.crash(kept)
-        await self._world.clock.sleep(0.0 if self._over else down_s)
+        await self._clock.sleep(0.0 if self._over else down_s)
 
     # The end.
 
@@ -198,13 +185,13 @@ class WorkerSimulation:
             try:
                 await self._retry_parked(worker)
                 await worker.at_rest(_LOOK_S)
-                await self._world.clock.sleep(_QUIET_S)
+                await self._clock.sleep(_QUIET_S)
                 await worker.at_rest(_LOOK_S)
             except TimeoutError:
                 self._ledger.find([Violation(Invariant.ANSWERS, "the worker", "does not come to rest")])
             with worker.store.snapshot() as reader:
                 broken = [*self._ledger.promises.broken(reader), *self._ledger.volume_promises.broken(reader)]
-                broken += self._ledger.snapshot_promises.broken(reader, self._world.clock.now())
+                broken += self._ledger.snapshot_promises.broken(reader, self._clock.now())
                 self._ledger.find([*broken, *invariants.at_rest(reader, self._world.seen())])
                 if self._plan.reconciles:
                     self._ledger.find(list(policies_at_rest(reader, self._world.policies.standing)))
@@ -216,23 +203,20 @@ class WorkerSimulation:
                 self._ledger.say(Speaker.CLIENT, f"an operator retries a run of {run.flow}: {run.note}")
                 await worker.parts.runner.retry(run.run_id)
 
-    def _outcome(self) -> WorkerOutcome:
+    def _outcome(self, told: dict[str, Any]) -> WorkerOutcome:
         return WorkerOutcome(
-            plan=self._plan,
+            **told,
             operations=self._ledger.operations,
             lives=self._lives,
             crashes=self._crashes,
             faults=self._nature.faults,
-            ended_at=self._world.clock.monotonic(),
-            digest=self._trace.digest,
-            lines=tuple(self._trace.lines),
-            found=tuple(self._ledger.found),
         )
 
 
-def shrink(found: WorkerOutcome, kit: WorkerKit, tries: int = TRIES) -> WorkerOutcome:
-    """The shortest run that shows the same."""
-    return Shrinker(found, lambda numbers: run(found.plan.only(numbers), kit), tries).shrink()
+GAME: SeededGame[WorkerKit, WorkerPlan, WorkerOutcome] = SeededGame(sound=SOUND, run=WorkerSimulation)
+play, shrink = GAME.play, GAME.shrink
+play_and_keep = replace(GAME, run=partial(WorkerSimulation, keeps=True)).play
+"""With every line of the trace, also those that no story needs."""
 
 
 # What is said of a run of the simulated worker: one line, one value for programs, and the command that repeats it.
