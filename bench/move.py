@@ -4,7 +4,9 @@ synced before the next (O_DSYNC), or, with `--writes direct`, past its page cach
 as a prototype was measured (O_DIRECT). Files that the moves put aside are removed, so the disk has two copies at once.
 
     python bench/move.py [MIB STORED] [GB OF THE VOLUME] [ROUNDS] [--driver container|qemu] [--modes cold,warm]
-                         [--writes synced|direct]
+                         [--writes synced|direct] [--small FILES]
+
+With `--small` there are that many files of 4 KiB, too, each with the hole that a removed one has left beside it.
 """
 
 import argparse
@@ -42,6 +44,12 @@ ROOM_MIB = 4096
 
 _CALLS = {"x86_64": (228, 9, 18, 0x4000), "aarch64": (113, 222, 68, 0x10000)}
 """By machine: clock_gettime, mmap, pwrite64, and O_DIRECT."""
+
+_SYNC = {"x86_64": 162, "aarch64": 81}
+_SMALL = """my ($files, $sync) = @ARGV; sub file { sprintf('/data/small/%d/%d', $_[0] / 1000, $_[0]) }
+mkdir '/data/small'; for my $n (0 .. 2 * $files - 1) { mkdir "/data/small/" . int($n / 1000) unless $n % 1000;
+open(my $file, '>', file($n)) or die; print $file 'x' x 4096; close $file } syscall($sync);
+unlink file(2 * $_) for 0 .. $files - 1; syscall($sync)"""
 
 _BEGIN = """use Fcntl; my ($clock, $mmap, $pwrite, $direct) = (%d, %d, %d, %d);
 sub now { syscall($clock, 0, my $t = pack('qq', 0, 0)); my ($s, $n) = unpack('qq', $t); $s + $n / 1e9 }"""
@@ -113,6 +121,8 @@ async def started(shop: Shop, image: str, given: argparse.Namespace) -> Machine:
     assert machine is not None
     for _ in range(given.mib // 64):
         await shop.shell(machine.id, "dd if=/dev/urandom of=/data/big bs=1M count=64 oflag=append conv=notrunc")
+    if given.small:
+        await shop.said(machine.id, *perl(_SMALL), str(given.small), str(_SYNC[platform.machine()]))
     return machine
 
 
@@ -221,4 +231,5 @@ if __name__ == "__main__":
     options.add_argument("--driver", choices=("container", "qemu"), default="container")
     options.add_argument("--modes", default="cold,warm")
     options.add_argument("--writes", choices=tuple(_HOW), default="synced")
+    options.add_argument("--small", type=int, default=0, metavar="FILES")
     main(options.parse_args())

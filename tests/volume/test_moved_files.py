@@ -17,7 +17,15 @@ from hawker.host.unreadable import FileRange, UnreadableBytes, joined
 from hawker.ids import NodeId, SnapshotId
 from hawker.volume.host_copies import HostCopies
 from hawker.volume.moved_blocks import blocks_in
-from hawker.volume.moved_files import BlockChanges, FilePlace, HostMovedFiles, MovedFile, StoredPiece, draft_of
+from hawker.volume.moved_files import (
+    BRIDGED_BYTES,
+    BlockChanges,
+    FilePlace,
+    HostMovedFiles,
+    MovedFile,
+    StoredPiece,
+    draft_of,
+)
 from tests.fixtures.dying_disk import dying_disk
 from tests.fixtures.sharing_disk import KINDS, sharing_disk
 from tests.waiting import eventually
@@ -94,6 +102,23 @@ async def test_a_copy_has_the_same_content_and_digests_and_keeps_holes(tmp_path:
     assert copied.read_bytes() == file.read_bytes()
     assert copied.stat().st_blocks < file.stat().st_blocks  # zeros that were written are holes now
     assert await target.drafts() == []
+
+
+async def test_a_file_of_many_small_pieces_comes_in_few_answers_and_takes_no_more_room(tmp_path: Path) -> None:
+    """As a file system of many small files is: a page, and a hole or two."""
+    source, target = at(tmp_path / "s"), at(tmp_path / "d")
+    file = made(tmp_path / "s")
+    with file.open("r+b") as opened:
+        for place in (*range(0, 4 << 20, 12 << 10), 24 << 20, (24 << 20) + BRIDGED_BYTES + 8192):
+            os.pwrite(opened.fileno(), os.urandom(4096), place)
+    answers, offset = list[int](), 0
+    while (piece := await source.piece(ONE, offset, PIECE)) is not None:
+        answers.append(piece.offset)
+        offset = piece.offset + len(piece.data)
+    assert answers[1:] == [24 << 20, (24 << 20) + BRIDGED_BYTES + 8192], answers
+    await copy(source, target)
+    draft = tmp_path / "d" / ".incoming" / "01"
+    assert draft.read_bytes() == file.read_bytes() and draft.stat().st_blocks < 1.5 * file.stat().st_blocks
 
 
 async def test_blocks_of_a_draft_are_overwritten_and_zeros_become_holes(tmp_path: Path) -> None:

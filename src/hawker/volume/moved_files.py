@@ -5,7 +5,7 @@ a draft is filled, which counts for nothing until it is adopted.
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -15,7 +15,7 @@ import anyio
 from hawker.errors import NotFound, NotServed, Unavailable
 from hawker.fair.threads import Pool, in_thread
 from hawker.host import ext4
-from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, close_left_over, track
+from hawker.host.changed_blocks import BlockRange, close_left_over, track
 from hawker.host.cloned_blocks import ClonedBlocks, remove_clones
 from hawker.host.disk_blocks import track_on_disk
 from hawker.host.extents import tells_places
@@ -26,7 +26,11 @@ from hawker.ids import NodeId, is_snapshot_id
 from hawker.value_object import ValueObject
 from hawker.volume.moved_blocks import Digests, digests_of, read_blocks, write_all, write_blocks
 
-_ZEROS = bytes(BLOCK_BYTES)
+BRIDGED_BYTES = 32 << 10
+"""The longest hole in bytes that a piece goes on over. It travels as zeros: another question would take longer."""
+
+_PAGE_BYTES = 4096
+_ZEROS = bytes(_PAGE_BYTES)
 _TRIES = 2  # watches that are asked one after the other
 
 Lost: TypeAlias = Sequence[FileRange] | None
@@ -99,7 +103,8 @@ class MovedFiles(Protocol):
         still."""
 
     async def piece(self, file: MovedFile, offset: int, count: int, lost: Lost = None) -> StoredPiece | None:
-        """The first stored bytes from `offset` on, `count` at most; None when there are no more."""
+        """The first stored bytes from `offset` on, with what follows after short holes, which are zeros; `count` bytes
+        at most. None when there are no more."""
 
     async def trim(self, file: MovedFile, start: int) -> int | None:
         """Frees what was deleted in some GiB of the file's mounted file system, from `start` on, so that it takes no
@@ -399,22 +404,43 @@ class HostMovedFiles:
 def _piece(file: Path, offset: int, count: int, lost: Lost) -> StoredPiece | None:
     with file.open("rb", buffering=0) as opened:
         fd, size = opened.fileno(), os.fstat(opened.fileno()).st_size
+        begin = end = None
         for start, length in stored_pieces(fd, size, offset):
-            return StoredPiece(start, PatientReader(file, fd, lost).read_some(start, min(count, length)))
-    return None
+            if begin is None:
+                begin = start
+            elif end is not None and start - end > BRIDGED_BYTES:
+                break
+            end = start + length
+            if end - begin >= count:
+                break
+        if begin is None or end is None:
+            return None
+        return StoredPiece(begin, PatientReader(file, fd, lost).read_some(begin, min(count, end - begin)))
 
 
 def _write(draft: Path, piece: StoredPiece) -> None:
-    """Blocks of zeros stay holes."""
+    """Pages of zeros stay holes."""
     fd = os.open(draft, os.O_WRONLY | os.O_CLOEXEC)
     try:
         view = memoryview(piece.data)
-        for start in range(0, len(view), BLOCK_BYTES):
-            block = view[start : start + BLOCK_BYTES]
-            if block != _ZEROS[: len(block)]:
-                write_all(fd, block, piece.offset + start)
+        for begin, end in _stored_runs(piece.data):
+            write_all(fd, view[begin:end], piece.offset + begin)
     finally:
         os.close(fd)
+
+
+def _stored_runs(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where bytes other than zeros begin and end, to the page."""
+    begin = None
+    for at in range(0, len(data), _PAGE_BYTES):
+        page = data[at : at + _PAGE_BYTES]
+        if page != _ZEROS[: len(page)]:
+            begin = at if begin is None else begin
+        elif begin is not None:
+            yield begin, at
+            begin = None
+    if begin is not None:
+        yield begin, len(data)
 
 
 def _sync(file: Path) -> None:
