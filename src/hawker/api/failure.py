@@ -103,11 +103,16 @@ class Overdue(DeadlineExceeded):
 
 
 class ConnectionLost(Fault):
-    """Found on this side: whether the call took effect is not known."""
+    """Found on this side: whether the call took effect is not known, as when it is overdue. Who may ask twice asks
+    again."""
+
+    retry = True
 
 
 class TooLongAnswer(ConnectionLost):
     """Found on this side: whether the call took effect is not known."""
+
+    retry = False
 
 
 def unreachable(url: str, error: BaseException | None = None) -> Unreachable:

@@ -28,7 +28,7 @@ FOUND_AT = {
     "memory-awake": 13,
     "grant-not-durable": 67,
     "stays-down": 14,
-    "snapshot-abandoned": 3,
+    "snapshot-abandoned": 7,
 }
 """The seed that finds a bug, where it is not the first one."""
 

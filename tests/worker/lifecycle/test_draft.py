@@ -8,6 +8,7 @@ import pytest
 
 from hawker.api.contract.move import LIMIT_MOVE, PAUSE_MOVE, RESUME_MOVE, LimitMoveRequest, MoveParams
 from hawker.api.contract.move_peer import OutgoingMove
+from hawker.api.failure import ConnectionLost
 from hawker.clock import Clock
 from hawker.errors import NotFound, Unavailable
 from hawker.host.changed_blocks import BlockRange
@@ -120,6 +121,47 @@ async def test_a_source_that_was_killed_in_the_copy_has_all_of_it_compared_again
         await eventually(fleet._clock, warming, 60, 0.0005)
         await fleet.again(0, kept=1.0)
         assert (await fleet.ended(0, move.id)).state is MoveState.DONE
+        assert await fleet.settled() == []
+
+
+class LosingFiles(FakeMovedFiles):
+    """Of a source whose connection is lost at the first question of each kind, before it has answered."""
+
+    lost: set[str]
+
+    def _lose(self, question: str) -> None:
+        if question not in LosingFiles.lost:
+            LosingFiles.lost.add(question)
+            raise ConnectionLost("the connection was lost")
+
+    async def piece(self, file: MovedFile, offset: int, count: int, lost: Lost = None) -> StoredPiece | None:
+        self._lose("piece")
+        return await super().piece(file, offset, count, lost)
+
+    async def changed(self, file: MovedFile, since: str) -> BlockChanges:
+        self._lose("changed")
+        return await super().changed(file, since)
+
+    async def digests(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Digests:
+        self._lose("digests")
+        return await super().digests(file, spans, lost)
+
+    async def blocks(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Mapping[int, bytes]:
+        self._lose("blocks")
+        return await super().blocks(file, spans, lost)
+
+
+async def test_a_source_that_goes_in_the_middle_of_an_answer_is_asked_again() -> None:
+    def losing(files: MovedFiles) -> MovedFiles:
+        files.__class__ = LosingFiles
+        LosingFiles.lost = set()
+        return files
+
+    async with played_fleet(WorkerKit(moved_files=losing)) as fleet:
+        fleet.hosts[1].world.moved_files.spoils = 1  # so that blocks are asked for, too
+        move = await fleet.move(0, 1)
+        assert (await fleet.ended(0, move.id)).state is MoveState.DONE
+        assert LosingFiles.lost == {"piece", "changed", "digests", "blocks"}
         assert await fleet.settled() == []
 
 

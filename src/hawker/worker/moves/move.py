@@ -21,7 +21,6 @@ from hawker.config.process_rules import LONGEST_STOP_S
 from hawker.errors import (
     Conflict,
     Damaged,
-    DeadlineExceeded,
     HawkerError,
     NoDestination,
     NotFound,
@@ -188,8 +187,8 @@ async def _seen(context: Context[MoveInput], node: NodeId) -> IncomingMove:
         try:
             caller = context.deps.others.there.caller(node)
             return await caller.call(SHOW_INCOMING, params=MoveParams(move_id=context.run_id))
-        except (Unavailable, DeadlineExceeded):
-            if context.clock.monotonic() - silent_since >= SILENT_S:
+        except HawkerError as error:
+            if not error.retry or context.clock.monotonic() - silent_since >= SILENT_S:
                 raise
 
 
