@@ -404,16 +404,14 @@ class HostMovedFiles:
 def _piece(file: Path, offset: int, count: int, lost: Lost) -> StoredPiece | None:
     with file.open("rb", buffering=0) as opened:
         fd, size = opened.fileno(), os.fstat(opened.fileno()).st_size
-        begin = end = None
+        begin, end = size, 0
         for start, length in stored_pieces(fd, size, offset):
-            if begin is None:
-                begin = start
-            elif end is not None and start - end > BRIDGED_BYTES:
+            if end and start - end > BRIDGED_BYTES:
                 break
-            end = start + length
+            begin, end = min(begin, start), start + length
             if end - begin >= count:
                 break
-        if begin is None or end is None:
+        if not end:
             return None
         return StoredPiece(begin, PatientReader(file, fd, lost).read_some(begin, min(count, end - begin)))
 
