@@ -265,6 +265,7 @@ def _read_all(reader: TarReader, target: Path) -> list[tuple[bytes, int]]:
         (((0, 30),), 20, 30),  # outside
         (((0, 10),), 20, 20),  # fewer than stored
         (((0, -1),), 20, -1),
+        ((), -1, 0),  # it would lower what the layer counts
     ],
 )
 def test_hostile_map_is_refused(extents: tuple[tuple[int, int], ...], size: int, stored: int) -> None:

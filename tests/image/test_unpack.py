@@ -47,6 +47,7 @@ def _xattrs(count: int) -> dict[str, str]:
         ([symlink(str(number), "t" * 1000) for number in range(30)], "bytes of names and attributes", ""),
         ([entry("x", pax_headers={"SCHILY.xattr.user.big": "v" * 3000})], "extended attributes of more than", "x"),
         ([entry(str(n), pax_headers=_xattrs(60)) for n in range(3)], "bytes of names and attributes", "2"),
+        ([entry("x", pax_headers={"SCHILY.xattr.user.a\0b": "v"})], "a zero byte in its name", "x"),
         ([entry("x", pax_headers=_xattrs(65))], "more than 64 extended attributes", "x"),
         ([(tarfile.TarInfo(""), b"")], "root itself", ""),
     ],

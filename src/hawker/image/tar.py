@@ -129,6 +129,8 @@ def _check_count(count: int) -> None:
 
 def checked_extents(extents: Extents, size: int, stored: int) -> Extents:
     """Ascending, without overlap, within the file, and as long as what is stored. Raises `TarError`."""
+    if size < 0:
+        raise TarError("a sparse file whose size is negative")
     end = 0
     for offset, length in extents:
         if offset < end or length < 0 or offset + length > size:

@@ -164,6 +164,8 @@ def kept_xattrs(entry: TarEntry) -> Xattrs:
         for name, value in entry.xattrs
         if name.startswith(_KEPT_XATTRS) and not name.startswith(_DROPPED_XATTRS)
     )
+    if any("\0" in name for name, _ in kept):
+        raise TreeError("an extended attribute with a zero byte in its name")
     if len(kept) > _XATTRS_MOST:
         raise TreeError(f"more than {_XATTRS_MOST} extended attributes")
     if sum(len(name) + len(value) for name, value in kept) > _XATTRS_LIMIT:
