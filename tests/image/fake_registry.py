@@ -1,12 +1,14 @@
 """A registry in this process that can be told to misbehave, and remembers what it was asked."""
 
 import base64
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from anyio.lowlevel import checkpoint
 
 from tests.fixtures.parts import OCI_MANIFEST, ImageParts, sha256
 from tests.waiting import eventually
@@ -37,6 +39,7 @@ class FakeRegistry:
     retry_after: str = ""
     cuts: list[int] = field(default_factory=list)
     refusals: list[int] = field(default_factory=list)
+    torn: bool = False  # whether the token server's answer comes in two pieces
     expired: int = 0  # tokens up to this number are not accepted any more
     manifests: dict[str, tuple[bytes, str]] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)
@@ -67,7 +70,7 @@ class FakeRegistry:
             later = {"Retry-After": self.retry_after} if self.retry_after else {}
             return web.json_response(_error("BUSY", "come back"), status=self.refusals.pop(0), headers=later)
         if request.path == "/token":
-            return self._token(request)
+            return await self._token(request)
         if (refused := self._refused(request)) is not None:
             return refused
         if request.path == "/v2/":
@@ -88,11 +91,12 @@ class FakeRegistry:
                 )
         return None
 
-    def _token(self, request: web.Request) -> web.Response:
+    async def _token(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("Authorization") != _BASIC and not self.public:
             return web.json_response(_error("UNAUTHORIZED", "who are you"), status=401)
         self.tokens += 1
-        return web.json_response({"token": f"t{self.tokens}", "expires_in": 60})
+        told = {"token": f"t{self.tokens}", "expires_in": 60}
+        return await _in_two_pieces(request, json.dumps(told).encode()) if self.torn else web.json_response(told)
 
     def _manifest(self, path: str) -> web.Response:
         if path not in self.manifests:
@@ -163,3 +167,13 @@ async def fake_registry() -> AsyncIterator[FakeRegistry]:
 
 
 __all__ = ["PASSWORD", "USER", "Asked", "FakeRegistry", "fake_registry"]
+
+
+async def _in_two_pieces(request: web.Request, body: bytes) -> web.StreamResponse:
+    answer = web.StreamResponse()
+    await answer.prepare(request)
+    await answer.write(body[:5])
+    for _ in range(10):
+        await checkpoint()  # its reader is in this loop, and reads the first piece meanwhile
+    await answer.write(body[5:])
+    return answer

@@ -143,6 +143,13 @@ async def test_token_is_fetched_and_sent(transport: RegistryTransport, fake: Fak
     assert fake.asked[0].authorization == _ALICE.basic()
 
 
+async def test_token_that_comes_in_two_pieces_is_read_whole(transport: RegistryTransport, fake: FakeRegistry) -> None:
+    fake.torn = True
+    authorizer = Authorizer(transport, fake.host, "a/b", _ALICE)
+    await authorizer.answer(bearer(fake), {})
+    assert authorizer.headers() == {"Authorization": "Bearer t1"}
+
+
 async def test_anybody_gets_a_token_of_a_public_registry(transport: RegistryTransport, fake: FakeRegistry) -> None:
     fake.public = True
     authorizer = Authorizer(transport, fake.host, "a/b", None)
@@ -193,6 +200,11 @@ async def test_password_is_not_sent_over_an_unsafe_way(
 ) -> None:
     with pytest.raises(RegistryRefused, match=r"refusing to speak|another domain"):
         await Authorizer(transport, fake.host, "a/b", _ALICE).answer(bearer(fake, realm=realm), {})
+
+
+async def test_token_server_whose_url_cannot_be_read_is_told(transport: RegistryTransport, fake: FakeRegistry) -> None:
+    with pytest.raises(RegistryRefused, match="whose URL cannot be read"):
+        await Authorizer(transport, fake.host, "a/b", _ALICE).answer(bearer(fake, realm="https://[x"), {})
 
 
 @pytest.mark.parametrize("challenges", [[], [""], ["Negotiate"], ["Bearer service=x"]])

@@ -29,6 +29,14 @@ def fleeting_session() -> "aiohttp.ClientSession":
     return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
 
+async def begin_of(answer: "aiohttp.ClientResponse", most_bytes: int) -> bytes:
+    """The body, or its first `most_bytes`. One `read` of the library gives what has come so far, however little."""
+    found = b""
+    while len(found) < most_bytes and (more := await answer.content.read(most_bytes - len(found))):
+        found += more
+    return found
+
+
 class SessionAtNeed:
     """A session that is made at its first use: the library takes longer to import than a boot may."""
 

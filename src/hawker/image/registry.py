@@ -20,6 +20,7 @@ import msgspec
 
 from hawker.clock import Clock
 from hawker.errors import Unavailable
+from hawker.fair.sessions import begin_of
 from hawker.ids import Digest
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage, manifest_failure
@@ -180,18 +181,22 @@ class Authorizer:
     async def _token(self, challenge: AuthChallenge) -> str:
         """The distribution project's token specification: GET realm with service and scope."""
         realm = challenge.get("realm") or ""
+        try:
+            parts = urlsplit(realm)
+        except ValueError as error:
+            raise RegistryRefused(0, "REALM", "the registry names a token server whose URL cannot be read") from error
         scope = challenge.get("scope") or (f"repository:{self._repository}:pull" if self._repository else "")
         query = {"service": challenge.get("service") or "", "scope": scope}
         if self._credentials:
-            self._check_realm(urlsplit(realm).hostname or "", self._credentials)
+            self._check_realm(parts.hostname or "", self._credentials)
             query["account"] = self._credentials.username
-        url = realm + ("&" if urlsplit(realm).query else "?") + urlencode({k: v for k, v in query.items() if v})
+        url = realm + ("&" if parts.query else "?") + urlencode({k: v for k, v in query.items() if v})
         headers = {"Authorization": self._credentials.basic()} if self._credentials else {}
         own = f"{self._transport.reach.scheme(self._registry)}://{self._registry}"
         async with self._transport.get(url, headers, self._registry, before=own) as response:
             if response.status != 200:
                 raise self._denied(_WRONG if self._credentials else "authentication required")
-            return _read_token(await response.content.read(_TOKEN_LIMIT))
+            return _read_token(await begin_of(response, _TOKEN_LIMIT))
 
     def _check_realm(self, host: str, credentials: Credentials) -> None:
         """Raises `RegistryRefused` for a token server that is none of the registry's."""
@@ -374,6 +379,6 @@ def _offset_of(response: "aiohttp.ClientResponse") -> int:
         return 0
     unit, _, rest = response.headers.get("Content-Range", "").partition(" ")
     start = rest.partition("-")[0]
-    if unit != "bytes" or not start.isdigit():
+    if unit != "bytes" or not (start.isascii() and start.isdigit()):
         raise TryLater("the registry's Content-Range cannot be read")
     return int(start)

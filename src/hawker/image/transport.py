@@ -17,7 +17,7 @@ import msgspec
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import Unavailable
-from hawker.fair.sessions import kept_session
+from hawker.fair.sessions import begin_of, kept_session
 from hawker.image.reach import InsideAddress, PullReach, is_loopback
 from hawker.log import bind
 
@@ -210,7 +210,7 @@ async def _judge(response: "aiohttp.ClientResponse") -> None:
     status = response.status
     if status in (200, 206, 401):
         return
-    code, message = read_error(await response.content.read(_ERROR_LIMIT))
+    code, message = read_error(await begin_of(response, _ERROR_LIMIT))
     words = _WORDS.get(code)
     _log.info("registry refused", extra={"host": response.url.host, "http": status, "code": code, "said": message})
     if status in _LATER:

@@ -16,6 +16,7 @@ import msgspec
 
 from hawker.clock import Clock
 from hawker.deferred import deferred
+from hawker.fair.sessions import begin_of
 from hawker.fair.threads import Pool, in_thread
 from hawker.ids import AppName
 from hawker.log import bind
@@ -40,7 +41,7 @@ _FOR_GOOD = frozenset({400, 413, 422})
 """Statuses that the same lines would be answered again. Others may be about the collector, or how it is asked."""
 
 _TOO_LARGE = 413
-_ANSWER_BYTES = 64 * 1024
+_ANSWER_BYTES = 64 * 1024  # as much as an honest collector says
 _SEVERITY = {"info": 9, "warning": 13, "error": 17}
 _log = bind("hawker.logs")
 
@@ -227,15 +228,8 @@ class Shipping:
                     return _Answer(answer.status)
                 if not 200 <= answer.status < 300:
                     raise ValueError(f"status {answer.status}")
-                return _Answer(answer.status, _rejected(await _begin_of(answer)) if self._notation is otlp else 0)
-
-
-async def _begin_of(answer: "aiohttp.ClientResponse") -> bytes:
-    """As much as an honest collector says."""
-    found = b""
-    while len(found) < _ANSWER_BYTES and (more := await answer.content.read(_ANSWER_BYTES - len(found))):
-        found += more
-    return found
+                body = await begin_of(answer, _ANSWER_BYTES) if self._notation is otlp else b""
+                return _Answer(answer.status, _rejected(body))
 
 
 def _rejected(body: bytes) -> int:
