@@ -82,6 +82,16 @@ def test_partial_that_is_too_long_is_begun_again(store: BlobStore) -> None:
     assert store.partial(_BLOB.digest, "").stat().st_size == 0
 
 
+def test_blob_that_is_set_aside_is_not_here_and_is_left_to_be_removed(store: BlobStore) -> None:
+    digest = store.put(_CONTENT)
+    aside = store.set_aside(digest)
+    assert not store.has(digest) and aside.read_bytes() == _CONTENT
+    assert store.set_aside(digest) == aside, "no more than once"
+    os.utime(aside, (100, 100))
+    assert store.drop_partials(200, frozenset()) > 0
+    assert not aside.exists()
+
+
 def test_old_partials_are_dropped_unless_somebody_works_on_them(store: BlobStore) -> None:
     old, busy, young = (Digest("sha256:" + letter * 64) for letter in "abc")
     for digest, at in ((old, 100), (busy, 100), (young, 300)):

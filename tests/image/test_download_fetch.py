@@ -1,7 +1,8 @@
 """Facts about fetching an image's blobs together."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -10,13 +11,14 @@ import pytest
 from hawker.clock import ManualClock
 from hawker.errors import NoRoom
 from hawker.ids import Digest
-from hawker.image.blobs import BlobStore
+from hawker.image.blobs import EVERYBODY, BlobReaders, BlobStore, ImageReader
 from hawker.image.config import Layer
-from hawker.image.download import ImageFetcher
+from hawker.image.download import Arrivals, ImageFetcher
 from hawker.image.failure import BadImage
 from hawker.image.progress import silent
 from hawker.image.reference import RegistryReference
 from hawker.image.registry import RegistrySource
+from hawker.image.source import Piece, Stored
 from hawker.image.transport import RegistryTransport
 from tests.fixtures.parts import sha256
 from tests.image.fake_registry import FakeRegistry
@@ -62,6 +64,55 @@ async def test_blob_that_two_images_share_is_downloaded_once(
         for _ in range(5):
             group.start_soon(fetcher.fetch, origin, [_BLOBS[0], _BLOBS[0]], arrivals(store), silent)
     assert len(fake.asked) == 1
+
+
+class HaltingSource:
+    """Gives the first half of a blob, and the rest once it may go on."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.halted, self.may_go_on = anyio.Event(), anyio.Event()
+
+    async def manifest(self, digest: Digest | None) -> Stored:
+        raise AssertionError
+
+    @asynccontextmanager
+    async def blob(self, blob: Layer, offset: int) -> AsyncIterator[Piece]:
+        yield Piece(0, self._halves())
+
+    async def _halves(self) -> AsyncIterator[bytes]:
+        half = len(self._content) // 2
+        yield self._content[:half]
+        self.halted.set()
+        await self.may_go_on.wait()
+        yield self._content[half:]
+
+
+@pytest.mark.parametrize("is_public", [False, True])
+async def test_organization_does_not_wait_for_a_registry_that_another_one_named(
+    origin: RegistrySource, store: BlobStore, fake: FakeRegistry, tmp_path: Path, is_public: bool
+) -> None:
+    """Who names a popular layer at a registry that drips kept it from everybody else on the node."""
+    readers = BlobReaders(tmp_path, store)
+    readers.open()
+    content = os.urandom(3 << 20)
+    blob = Layer(digest=Digest(sha256(content)), size=len(content), media_type="")
+    fake.blobs[blob.digest] = content
+    slow, fetcher = HaltingSource(content), ImageFetcher(ManualClock(), 4)
+    acme, bolt = (
+        Arrivals(store, readers, org, EVERYBODY if is_public else org)
+        for org in (ImageReader("acme"), ImageReader("bolt"))
+    )
+    async with anyio.create_task_group() as group:
+        group.start_soon(fetcher.fetch, slow, [blob], acme, silent)
+        await slow.halted.wait()
+        with anyio.fail_after(10):
+            await fetcher.fetch(origin, [blob], bolt, silent)
+        assert bolt.has(blob.digest)
+        assert fetcher.busy() == {blob.digest}
+        slow.may_go_on.set()
+    assert acme.has(blob.digest)
+    assert store.read(blob.digest) == content
 
 
 async def test_first_error_ends_the_others_and_is_the_one_that_is_told(

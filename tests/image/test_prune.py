@@ -4,10 +4,12 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from hawker.clock import ManualClock
 from hawker.ids import Digest
+from hawker.image.blobs import ImageReader
 from hawker.image.cache import ImageCache
 from hawker.image.config import Image
 from hawker.image.limits import BlockChoice, ImageSettings
@@ -15,6 +17,7 @@ from hawker.image.prune import GRACE_S
 from tests.fixtures.parts import ImageParts, layer, tar
 from tests.image.fake_registry import FakeRegistry
 from tests.image.images import architecture
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -101,6 +104,27 @@ def _set_file_times(cache: ImageCache, now: float) -> None:
     """The kernel's clock is not the test's."""
     for file in cache.root.rglob("blobs/sha256/*"):
         os.utime(file, (now, now))
+
+
+async def test_prune_waits_for_no_registry_and_spares_what_comes(
+    cache: ImageCache, fake: FakeRegistry, clock: ManualClock
+) -> None:
+    resolved = await cache.resolve(fake.add("one", "v1", _ONE))
+    await cache.fetch(resolved)
+    here = await cache.resolve(resolved.reference, org=ImageReader("bolt"))
+    _set_file_times(cache, 0.0)
+    clock.advance(GRACE_S + 1)
+    fake.together, fake.most_in_flight, asked = 2, 0, len(fake.asked)
+    async with anyio.create_task_group() as group:
+        group.start_soon(cache.fetch, here, None, None, ImageReader("bolt"))
+        await eventually(lambda: len(fake.asked) > asked)
+        partial, *_ = (cache.root / "partial").iterdir()
+        os.utime(partial, (0.0, 0.0))
+        with anyio.fail_after(5):
+            assert (await cache.prune(nothing)).removed == ()
+        assert partial.exists()
+        group.cancel_scope.cancel()
+    assert cache.missing_bytes(resolved) == 0
 
 
 async def test_pull_during_a_prune_gets_a_whole_image(cache: ImageCache, one: Image, fake: FakeRegistry) -> None:

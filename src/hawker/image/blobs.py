@@ -13,6 +13,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NewType
 
@@ -148,10 +149,10 @@ class BlobStore:
             write_whole(self.path(digest), content, self._partial)
         return digest
 
-    def partial(self, digest: Digest, reader: str) -> Path:
-        """The path of a reader's own part of a blob: what came for one reader must not complete what another cannot
-        get."""
-        mark = hashlib.sha256(reader.encode()).hexdigest()[:16]
+    def partial(self, digest: Digest, owner: str) -> Path:
+        """The path of an owner's own part of a blob: what came for one reader must not complete what another cannot
+        get, and two downloads must not write one file."""
+        mark = hashlib.sha256(owner.encode()).hexdigest()[:16]
         return self._partial / f"{hex_of(digest)}.{mark}"
 
     def adopt(self, digest: Digest, partial: Path) -> None:
@@ -170,6 +171,14 @@ class BlobStore:
         """Gives the bytes freed."""
         return remove_file(self.path(digest))
 
+    def set_aside(self, digest: Digest) -> Path:
+        """Take the blob's name from it: from now on it is not here. Gives the file, which is to be removed and may be
+        gone. Quick, also where the removal is not."""
+        aside = self._partial / f"{hex_of(digest)}.gone"
+        with suppress(FileNotFoundError):
+            os.rename(self.path(digest), aside)
+        return aside
+
     def drop_partials(self, before: float, busy: frozenset[Digest]) -> int:
         """Remove what nobody has gone on with since `before` (Unix seconds) and nobody works on. Gives bytes freed."""
         freed = 0
@@ -187,11 +196,11 @@ class BlobStore:
 class PartialBlob:
     """A blob on its way in: the bytes so far and their hash. It can be left and taken up again."""
 
-    def __init__(self, store: BlobStore, blob: Layer, reader: str, arriving: ArrivingBlob | None = None) -> None:
+    def __init__(self, store: BlobStore, blob: Layer, owner: str, arriving: ArrivingBlob | None = None) -> None:
         self._store = store
         self._blob = blob
         self._arriving = arriving or ArrivingBlob(blob.size)
-        self._path = store.partial(blob.digest, reader)
+        self._path = store.partial(blob.digest, owner)
         self._fd = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self.size = 0
         self._hash = hashlib.sha256()

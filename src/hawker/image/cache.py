@@ -85,7 +85,7 @@ class ImageCache:
             blocks=self._blocks,
             index=self._index,
             building=self._building,
-            fetching=self._fetcher.locks,
+            fetching=self._fetcher.busy,
             pinned=self._pins.has,
             clock=clock,
         )

@@ -42,6 +42,11 @@ class Arrivals(ValueObject, frozen=True):
     def has(self, digest: Digest) -> bool:
         return self.store.has(digest) and self.readers.may_read(self.org, (digest,))
 
+    @property
+    def owner(self) -> str:
+        """The owner of partial files: no other organization goes on with them, nor does this one for other readers."""
+        return self.reader if self.reader == self.org else f"{self.reader} for {self.org}"
+
 
 async def download(
     source: ImageSource,
@@ -71,7 +76,7 @@ async def _attempt(
 ) -> bool:
     """One request. False: an earlier try's bytes were wrong, so begin again."""
     with disk_room(f"downloading {blob.digest}"):
-        partial = await in_thread(Pool.IMAGES, PartialBlob, to.store, blob, to.reader, arriving)
+        partial = await in_thread(Pool.IMAGES, PartialBlob, to.store, blob, to.owner, arriving)
         try:
             await in_thread(Pool.IMAGES, partial.restart if fresh else partial.recall)
             return await _complete(source, blob, partial, report)
@@ -129,13 +134,18 @@ async def _write(blob: Layer, partial: PartialBlob, batch: bytearray, report: Re
 
 
 class ImageFetcher:
-    """Brings images' blobs into a store, each by one download at a time; at most `parallel` downloads of an
-    organization at once."""
+    """Brings images' blobs into a store; at most `parallel` downloads of an organization at once, and one of a blob.
+    Two organizations download the same blob beside each other, since nobody waits for a registry that another one
+    named, nor for another one's turns: whoever is whole last is kept."""
 
     def __init__(self, clock: Clock, parallel: int) -> None:
-        self.locks: KeyedLocks[Digest] = KeyedLocks()
+        self._locks: KeyedLocks[tuple[Digest, ImageReader]] = KeyedLocks()
         self._clock = clock
         self._slots = Turns(replace(DOWNLOADS, each=parallel))
+
+    def busy(self) -> frozenset[Digest]:
+        """The blobs that somebody downloads or is about to."""
+        return frozenset(digest for digest, _ in self._locks.busy())
 
     async def fetch(
         self,
@@ -166,7 +176,7 @@ class ImageFetcher:
     async def _one(
         self, source: ImageSource, blob: Layer, to: Arrivals, report: Report, arriving: ArrivingBlob | None
     ) -> None:
-        async with self.locks.hold(blob.digest), self._slots.hold(whose() or _NODE):
+        async with self._locks.hold((blob.digest, to.org)), self._slots.hold(whose() or _NODE):
             await download(source, blob, to, self._clock, report, arriving)
 
 

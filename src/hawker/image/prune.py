@@ -23,7 +23,8 @@ class PruneReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pruner:
-    """`building` and `fetching` are the locks that builds and downloads hold; `pinned` what pulls under way need."""
+    """`building` are the locks that builds hold; `fetching` are the blobs that are downloaded, and `pinned` is what
+    pulls under way need."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class Pruner:
         blocks: Blocks,
         index: ImageIndex,
         building: KeyedLocks[Digest],
-        fetching: KeyedLocks[Digest],
+        fetching: Callable[[], frozenset[Digest]],
         pinned: Callable[[Digest], bool],
         clock: Clock,
     ) -> None:
@@ -87,15 +88,21 @@ class Pruner:
             async with self._building.hold(digest):
                 if self._index.image(digest) is None and not self._pinned(digest):
                     freed += await in_thread(Pool.IMAGES, remove_file, block)
-        return freed + await in_thread(Pool.IMAGES, self._blobs.drop_partials, before, self._fetching.busy())
+        return freed + await in_thread(Pool.IMAGES, self._blobs.drop_partials, before, self._fetching())
 
     async def _sweep_blobs(self, before: float, loose: Set[Digest]) -> int:
         needed = {blob for image in self._index.images() for blob in image.blobs}
         freed = 0
         for digest, found in await in_thread(Pool.IMAGES, lambda: list(self._blobs.all())):
             if digest not in needed and (digest in loose or found.st_mtime < before):
-                async with self._fetching.hold(digest):
-                    if not self._pinned(digest):
-                        freed += await in_thread(Pool.IMAGES, self._blobs.remove, digest)
-                        self._readers.forget(digest)
+                freed += await self._remove_blob(digest)
         return freed
+
+    async def _remove_blob(self, digest: Digest) -> int:
+        """No effect on a blob that a pull needs, whose download may take as long as its registry likes: nothing is
+        waited for between the question and the end of the blob."""
+        if self._pinned(digest) or digest in self._fetching():
+            return 0
+        aside = self._blobs.set_aside(digest)
+        self._readers.forget(digest)
+        return await in_thread(Pool.IMAGES, remove_file, aside)
