@@ -1,11 +1,15 @@
 """Facts about one GET: where it goes, what goes with it, and how failures are sorted."""
 
 import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
+import anyio
+import anyio.abc
 import pytest
 
-from hawker.clock import ManualClock
+from hawker.clock import ManualClock, SystemClock
 from hawker.errors import Unavailable
 from hawker.image.reach import PullReach
 from hawker.image.transport import (
@@ -93,6 +97,63 @@ async def test_cut_while_reading_is_for_later(transport: RegistryTransport, fake
     fake.blobs[_BLOB], fake.cuts = bytes(100_000), [50_000]
     with pytest.raises(TryLater):
         await body(transport, blob_url(fake))
+
+
+@asynccontextmanager
+async def dripping_registry() -> AsyncIterator[str]:
+    """Begins an answer and never comes to the end of its head; reads what comes. Gives its host."""
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
+
+        async def answer(client: anyio.abc.SocketStream) -> None:
+            async with client, anyio.create_task_group() as both:
+                both.start_soon(drip, client)
+                async for _ in client:
+                    pass
+                both.cancel_scope.cancel()
+
+        async def drip(client: anyio.abc.SocketStream) -> None:
+            await client.send(b"HTTP/1.1 200 OK\r\nX: ")
+            while True:
+                await client.send(b"x")
+                await SystemClock().sleep(0.02)
+
+        group.start_soon(listener.serve, answer)
+        yield f"127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
+        group.cancel_scope.cancel()
+
+
+async def pull(transport: RegistryTransport, host: str) -> None:
+    await body(transport, f"http://{host}/v2/")
+
+
+async def push(transport: RegistryTransport, host: str) -> None:
+    async with transport.send("PUT", f"http://{host}/v2/", {}, host, b"content"):
+        pass
+
+
+async def push_a_stream(transport: RegistryTransport, host: str) -> None:
+    async def data() -> AsyncIterator[bytes]:
+        yield b"content"
+        await SystemClock().sleep(0.4)  # longer than an answer may take: the time begins with the last byte
+        sent.append(True)
+
+    sent: list[bool] = []
+    with pytest.raises(TryLater) as caught:
+        async with transport.send("PUT", f"http://{host}/v2/", {}, host, data()):
+            pass
+    assert sent
+    raise caught.value
+
+
+@pytest.mark.parametrize("ask", [pull, push, push_a_stream])
+async def test_head_of_an_answer_that_drips_is_given_up(
+    transport: RegistryTransport, ask: Callable[[RegistryTransport, str], Awaitable[None]]
+) -> None:
+    """Each byte began the time of silence anew."""
+    hasty = RegistryTransport(transport.session, PullReach(), answer_s=0.3)
+    async with dripping_registry() as host:
+        with anyio.fail_after(20), pytest.raises(TryLater, match=f"{host} does not answer within"):
+            await ask(hasty, host)
 
 
 async def test_plain_server_behind_https_gets_a_hint(transport: RegistryTransport, fake: FakeRegistry) -> None:

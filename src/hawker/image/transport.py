@@ -5,6 +5,7 @@ server says is for the log; callers are told its code. No content is kept. What 
 jittered, and as late as the registry asks for.
 """
 
+import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import anyio
 import msgspec
 
 from hawker.clock import Clock
@@ -38,6 +40,7 @@ _LONGEST_S = 15.0
 
 _CONNECT_S = 10.0
 _SILENCE_S = 30.0
+_ANSWER_S = 60.0  # from a request to the head of its last answer
 _REDIRECTS = 5
 _ERROR_LIMIT = 64 << 10
 _LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -118,11 +121,15 @@ def new_session(reach: PullReach) -> "aiohttp.ClientSession":
 
 
 class RegistryTransport:
-    """`session` gives one of `new_session`."""
+    """`session` gives one of `new_session`. The head of an answer comes within `answer_s` seconds of the request,
+    redirects included, or of the last byte of what is sent: silence alone does not end one that drips."""
 
-    def __init__(self, session: "Callable[[], aiohttp.ClientSession]", reach: PullReach) -> None:
+    def __init__(
+        self, session: "Callable[[], aiohttp.ClientSession]", reach: PullReach, answer_s: float = _ANSWER_S
+    ) -> None:
         self.session = session
         self.reach = reach
+        self._answer_s = answer_s
 
     @asynccontextmanager
     async def get(
@@ -132,7 +139,8 @@ class RegistryTransport:
         answer, or one of 401, whose challenge the caller reads. Raises `RegistryRefused`, `TryLater`. What breaks while
         the caller reads the body is `TryLater` as well."""
         with _failures(urlsplit(url).netloc):
-            response = await self._follow(url, dict(headers), registry, before)
+            with self._deadline(url):
+                response = await self._follow(url, dict(headers), registry, before)
             try:
                 await _judge(response)
                 yield response
@@ -154,15 +162,30 @@ class RegistryTransport:
         with _failures(urlsplit(url).netloc):
             if refusal := self.reach.refusal(url, registry, before):
                 raise RegistryRefused(0, "INSECURE", refusal)
-            response = await self.session().request(
-                method, url, headers=headers, data=data, allow_redirects=False, proxy=self._proxy(url)
-            )
+            with self._deadline(url) as deadline:
+                body = data if data is None or isinstance(data, bytes) else self._told(data, deadline)
+                response = await self.session().request(
+                    method, url, headers=headers, data=body, allow_redirects=False, proxy=self._proxy(url)
+                )
             try:
                 if response.status not in (*_CHANGED, 404):
                     await _judge(response)
                 yield response
             finally:
                 response.close()
+
+    @contextmanager
+    def _deadline(self, url: str) -> Iterator[anyio.CancelScope]:
+        with anyio.move_on_after(self._answer_s) as scope:
+            yield scope
+        if scope.cancelled_caught:
+            raise TryLater(f"{urlsplit(url).netloc} does not answer within {self._answer_s:.0f} s")
+
+    async def _told(self, data: AsyncIterator[bytes], deadline: anyio.CancelScope) -> AsyncIterator[bytes]:
+        deadline.deadline = math.inf
+        async for chunk in data:
+            yield chunk
+        deadline.deadline = anyio.current_time() + self._answer_s
 
     async def _follow(
         self, url: str, headers: dict[str, str], registry: str, before: str | None
