@@ -51,6 +51,19 @@ async def test_images_and_names_survive_a_restart(tmp_path: Path) -> None:
     assert again.name("app:v3") is None
 
 
+async def test_blobs_are_needed_as_long_as_an_image_is_made_of_them(tmp_path: Path) -> None:
+    shared, own = (Digest(f"sha256:{letter * 64}") for letter in "cd")
+    index = opened(tmp_path)
+    assert not index.needs(shared)
+    await index.put_image(image(_A, 1.0, shared, own))
+    await index.put_image(image(_B, 2.0, shared))
+    assert all(map(index.needs, (_A, shared, own))) and opened(tmp_path).needs(own)
+    index.remove(_A)
+    assert index.needs(shared) and not index.needs(own) and not index.needs(_A)
+    index.remove(_B)
+    assert not index.needs(shared)
+
+
 async def test_name_moves_to_what_it_means_last(tmp_path: Path) -> None:
     index = opened(tmp_path)
     await index.put_name(ImageName(reference="app:v1", digest=_A))

@@ -1,19 +1,24 @@
 """Facts about pruning: what is used, shared or on its way stays; what nobody needs goes."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
+import anyio.from_thread
 import pytest
 
 from hawker.clock import ManualClock
 from hawker.ids import Digest
-from hawker.image.blobs import ImageReader
+from hawker.image.blobs import BlobReaders, BlobStore, ImageReader
+from hawker.image.block_image import Blocks, Staging
 from hawker.image.cache import ImageCache
-from hawker.image.config import Image
-from hawker.image.limits import BlockChoice, ImageSettings
-from hawker.image.prune import GRACE_S
+from hawker.image.config import Image, ImageConfig, Layer
+from hawker.image.image_index import ImageIndex
+from hawker.image.limits import BlockChoice, ImageLimits, ImageSettings
+from hawker.image.prune import GRACE_S, Pruner
+from hawker.keyed_locks import KeyedLocks
 from tests.fixtures.parts import ImageParts, layer, tar
 from tests.image.fake_registry import FakeRegistry
 from tests.image.images import architecture
@@ -163,3 +168,56 @@ async def test_nothing_is_dropped_while_it_is_not_known_what_is_needed(
     assert again.missing_bytes(await again.resolve(one.reference)) == 0, "what it needs is still here"
     assert (await again.pull(one.reference)).digest == one.digest
     await again.aclose()
+
+
+class BusyStore(BlobStore):
+    """Something is done while its blobs are listed for a prune."""
+
+    meanwhile: Callable[[], Coroutine[Any, Any, None]]
+
+    def all(self) -> Iterator[tuple[Digest, os.stat_result]]:
+        found = list(super().all())
+        anyio.from_thread.run(self.meanwhile)
+        return iter(found)
+
+
+async def test_blob_of_an_image_that_comes_during_a_prune_stays(tmp_path: Path) -> None:
+    """An import that ended after the prune had asked what is needed lost the layer that it shares."""
+    blobs, index, clock = BusyStore(tmp_path), ImageIndex(tmp_path), ManualClock()
+    staging = Staging(tmp_path / "staging", None)
+    readers, blocks = (
+        BlobReaders(tmp_path, BlobStore(tmp_path)),
+        Blocks(tmp_path, BlockChoice.NONE, staging, ImageLimits()),
+    )
+    for part in (blobs, index, readers, blocks):
+        part.open()
+    shared, own, lone = map(blobs.put, (b"shared", b"own", b"lone"))
+    image = Image(
+        digest=own,
+        reference="app:v1",
+        registry="",
+        repository="app",
+        tag="v1",
+        config=ImageConfig(),
+        config_digest=own,
+        layers=(Layer(digest=shared, size=6, media_type=""),),
+        size_bytes=6,
+        rootfs_bytes=0,
+        rootfs_type="",
+        created_at=1.0,
+    )
+    blobs.meanwhile = lambda: index.put_image(image)
+    pruner = Pruner(
+        blobs=blobs,
+        readers=readers,
+        blocks=blocks,
+        index=index,
+        building=KeyedLocks(),
+        fetching=frozenset,
+        pinned=lambda digest: False,
+        clock=clock,
+    )
+    await readers.add(ImageReader("acme"), shared)
+    assert await pruner.sweep(0.0, frozenset({shared, own, lone})) > 0
+    assert [blobs.has(each) for each in (shared, own, lone)] == [True, True, False]
+    assert readers.may_read(ImageReader("acme"), (shared,))

@@ -45,6 +45,7 @@ class ImageIndex:
         self._names_dir = root / "names"
         self._images: dict[Digest, Image] = {}
         self._names: dict[str, ImageName] = {}
+        self._blobs: frozenset[Digest] | None = None  # of all images, once somebody has asked since the last change
         self._unreadable: set[Path] = set()
         self._listeners: list[Callable[[], None]] = []
 
@@ -64,6 +65,7 @@ class ImageIndex:
                 remove_file(stale)
         for image in self._read(self._images_dir, Image):
             self._images[image.digest] = image
+        self._blobs = None
         for name in self._read(self._names_dir, ImageName):
             self._names[name.reference] = name
 
@@ -88,6 +90,12 @@ class ImageIndex:
     def images(self) -> list[Image]:
         return sorted(self._images.values(), key=lambda image: image.created_at)
 
+    def needs(self, blob: Digest) -> bool:
+        """Whether an image that is here is made of the blob."""
+        if self._blobs is None:
+            self._blobs = frozenset[Digest]().union(*(image.blobs for image in self._images.values()))
+        return blob in self._blobs
+
     def name(self, reference: str) -> ImageName | None:
         return self._names.get(reference)
 
@@ -99,6 +107,7 @@ class ImageIndex:
             Pool.IMAGES, write_whole, self._image_file(image.digest), msgspec.json.encode(image), self._images_dir
         )
         self._images[image.digest] = image
+        self._blobs = None
         self._unreadable.discard(self._image_file(image.digest))
         self._changed()
 
@@ -121,6 +130,7 @@ class ImageIndex:
             del self._names[reference]
         remove_file(self._image_file(digest))
         self._images.pop(digest, None)
+        self._blobs = None
         self._changed()
 
     def touch(self, digest: Digest, now: float) -> None:

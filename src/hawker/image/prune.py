@@ -91,17 +91,16 @@ class Pruner:
         return freed + await in_thread(Pool.IMAGES, self._blobs.drop_partials, before, self._fetching())
 
     async def _sweep_blobs(self, before: float, loose: Set[Digest]) -> int:
-        needed = {blob for image in self._index.images() for blob in image.blobs}
         freed = 0
         for digest, found in await in_thread(Pool.IMAGES, lambda: list(self._blobs.all())):
-            if digest not in needed and (digest in loose or found.st_mtime < before):
+            if digest in loose or found.st_mtime < before:
                 freed += await self._remove_blob(digest)
         return freed
 
     async def _remove_blob(self, digest: Digest) -> int:
-        """No effect on a blob that a pull needs, whose download may take as long as its registry likes: nothing is
-        waited for between the question and the end of the blob."""
-        if self._pinned(digest) or digest in self._fetching():
+        """No effect on a blob that an image or a pull needs. A download may take as long as its registry likes, and an
+        image may come while others are removed: nothing is waited for between the question and the end of the blob."""
+        if self._index.needs(digest) or self._pinned(digest) or digest in self._fetching():
             return 0
         aside = self._blobs.set_aside(digest)
         self._readers.forget(digest)
