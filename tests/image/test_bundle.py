@@ -1,15 +1,17 @@
 """Facts about files in directories and archives that are read in place."""
 
 import gzip
+import tarfile
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from hawker.image import layout
 from hawker.image.failure import BadImage
 from hawker.image.layout import DirectoryBundle, TarBundle, open_archive
 from hawker.image.limits import MIB, ImageLimits
-from tests.fixtures.parts import directory, hard_link, symlink, tar
+from tests.fixtures.parts import directory, entry, hard_link, symlink, tar
 
 
 def content(bundle: TarBundle | DirectoryBundle, name: str) -> bytes | None:
@@ -26,11 +28,12 @@ def test_files_of_a_directory_are_found(tmp_path: Path) -> None:
     assert bundle.find("nope") is None
 
 
+_LIMITS = ImageLimits(max_import_bytes=MIB, max_names_bytes=100_000)
+
+
 def archive(tmp_path: Path, packed: bytes) -> TarBundle:
     (tmp_path / "a.tar").write_bytes(packed)
-    return open_archive(
-        tmp_path / "a.tar", "a.tar", tmp_path / "scratch", ImageLimits(max_import_bytes=MIB), lambda: None
-    )
+    return open_archive(tmp_path / "a.tar", "a.tar", tmp_path / "scratch", _LIMITS, lambda: None)
 
 
 _TAR = tar(
@@ -70,6 +73,65 @@ def test_names_stay_within_the_archive(tmp_path: Path, name: str) -> None:
 def test_bad_archive_is_refused(tmp_path: Path, packed: bytes, says: str) -> None:
     with pytest.raises(BadImage, match=says):
         archive(tmp_path, packed)
+
+
+_LONG = "n" * 4000
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [(f"{number}{_LONG}", b"") for number in range(30)],
+        [symlink(f"{number}", _LONG) for number in range(30)],
+        [symlink(f"{_LONG}/{number}", "x") for number in range(15)],
+        [hard_link(f"{number}", _LONG) for number in range(30)],
+        [(_LONG, b"")] * 30,
+    ],
+    ids=["names", "links", "places of links", "hard links", "one name again and again"],
+)
+def test_archive_whose_names_take_much_memory_is_refused(
+    tmp_path: Path, entries: list[tarfile.TarInfo | tuple[str, bytes]]
+) -> None:
+    with pytest.raises(BadImage, match=r"a\.tar has more than 100000 bytes of names and links"):
+        archive(tmp_path, tar(*entries))
+    archive(tmp_path, tar(*entries[:10]))
+
+
+def test_sparse_file_does_not_reach_into_the_next_one(tmp_path: Path) -> None:
+    """Each of hundreds would have been the whole rest of the archive, to be read for its digest."""
+    sparse = entry("s")
+    sparse.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "1000000"}
+    bundle = archive(tmp_path, tar((sparse, b"1\n0\n3\n".ljust(512, b"\0") + b"abc"), ("next", b"x" * 1000)))
+    assert content(bundle, "s") == b"abc"
+    assert content(bundle, "next") == b"x" * 1000
+
+
+def test_archive_of_many_entries_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of one name count, too: each is read."""
+    monkeypatch.setattr(layout, "_ENTRIES_LIMIT", 10)
+    for entries in ([("x", b"")] * 11, [directory("x")] * 11):
+        with pytest.raises(BadImage, match=r"a\.tar has more than 10 entries"):
+            archive(tmp_path, tar(*entries))
+    archive(tmp_path, tar(*[("x", b"")] * 10))
+
+
+def test_reading_of_entries_ends_when_nobody_wants_it(tmp_path: Path) -> None:
+    class CancelledError(Exception):
+        pass
+
+    def check() -> None:
+        raise CancelledError
+
+    (tmp_path / "a.tar").write_bytes(_TAR)
+    with pytest.raises(CancelledError):
+        TarBundle(tmp_path / "a.tar", "a.tar", _LIMITS, check)
+
+
+def test_name_beyond_unicode_is_found_as_it_is_written(tmp_path: Path) -> None:
+    bundle = archive(tmp_path, tar(("b\udce4", b"x"), ("\u00e4", b"y")))
+    assert content(bundle, "b\udce4") == b"x"
+    assert content(bundle, "\u00e4") == b"y"
+    assert bundle.find("\ud800") is None
 
 
 def test_missing_archive_is_told(tmp_path: Path) -> None:

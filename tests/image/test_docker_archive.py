@@ -1,6 +1,7 @@
 """Facts about archives of `docker save`."""
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -17,9 +18,14 @@ pytestmark = pytest.mark.anyio
 _IMAGE = ImageParts([layer(tar(("a", b"1"))), layer(tar(("b", b"2")))], {"Cmd": ["a"]})
 
 
-def opened(folder: Path, files: dict[str, bytes]) -> LocalImage:
+def nothing() -> None:
+    pass
+
+
+def opened(folder: Path, files: dict[str, bytes], check: Callable[[], None] = nothing) -> LocalImage:
     (folder / "a.tar").write_bytes(tar(*files.items()))
-    return open_docker(TarBundle(folder / "a.tar", "a.tar"), ImageLimits(), lambda: None)
+    limits = ImageLimits(max_layers=20)
+    return open_docker(TarBundle(folder / "a.tar", "a.tar", limits, nothing), limits, check)
 
 
 async def manifest_of(image: LocalImage) -> Manifest:
@@ -45,6 +51,23 @@ async def test_packed_layers_are_known_by_their_first_bytes(tmp_path: Path) -> N
     files["0/layer.tar"] = gzip.compress(files["0/layer.tar"])
     found = await manifest_of(opened(tmp_path, files))
     assert [each.media_type.endswith("+gzip") for each in found.layers] == [True, False]
+
+
+async def test_layer_that_is_listed_often_is_read_once(tmp_path: Path) -> None:
+    """A list that named one large file again and again kept a thread busy for as long as a call may take."""
+    read: list[bool] = []
+    image = ImageParts([_IMAGE.layers[0]] * 20)
+    files = docker_files(image)
+    files["manifest.json"] = msgspec.json.encode([{"Config": "config.json", "Layers": ["0/layer.tar"] * 20}])
+    found = opened(tmp_path, files, lambda: read.append(True))
+    assert [each.digest for each in (await manifest_of(found)).layers] == [sha256(_IMAGE.layers[0].archive)] * 20
+    assert len(read) == 1
+
+
+def test_layers_are_counted_before_anything_is_read(tmp_path: Path) -> None:
+    listed = msgspec.json.encode([{"Config": "nope", "Layers": ["0/layer.tar"] * 21}])
+    with pytest.raises(BadImage, match=r"a\.tar has 21 layers; 20 is the limit"):
+        opened(tmp_path, {**docker_files(_IMAGE), "manifest.json": listed})
 
 
 @pytest.mark.parametrize(

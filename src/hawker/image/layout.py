@@ -35,7 +35,7 @@ from hawker.image.manifest import (
 )
 from hawker.image.reference import RegistryReference, digest_of, hex_of, is_digest, parse
 from hawker.image.source import ByteRange, Content, LocalSource, open_regular
-from hawker.image.tar import EntryKind, TarError, TarReader
+from hawker.image.tar import EntryKind, TarEntry, TarError, TarReader
 from hawker.value_object import ValueObject
 
 _BATCH = 1 << 20
@@ -67,39 +67,57 @@ class DirectoryBundle:
 
 class _Member(ValueObject, frozen=True):
     span: ByteRange | None = None
-    link: str = ""
+    link: bytes = b""
 
 
 class TarBundle:
-    """`archive` is a plain tar file; its entries' places are noted, nothing else is read. Raises `BadImage`."""
+    """`archive` is a plain tar file; its entries' places are noted, nothing else is read. Names and links are kept as
+    bytes: as text, one rare character makes all of a name four times as large. `check` is called for each entry. Raises
+    `BadImage`."""
 
-    def __init__(self, archive: Path, label: str) -> None:
+    def __init__(self, archive: Path, label: str, limits: ImageLimits, check: Callable[[], None]) -> None:
         self.label = label
-        self._members: dict[str, _Member] = {}
+        self._members: dict[bytes, _Member] = {}
+        entries = names_bytes = 0
         try:
             with os.fdopen(open_regular(archive), "rb") as stream:
                 for entry in (reader := TarReader(stream, by_seeking=True)):
-                    name = _normal(entry.name)
-                    if entry.kind is EntryKind.FILE:
-                        self._members[name] = _Member(ByteRange(archive, reader.tell(), entry.size))
-                    elif entry.kind is EntryKind.SYMLINK:
-                        self._members[name] = _Member(link=posixpath.join(posixpath.dirname(name), _text(entry.link)))
-                    elif entry.kind is EntryKind.HARD_LINK:
-                        self._members[name] = _Member(link=_text(entry.link))
-                    if len(self._members) > _ENTRIES_LIMIT:
+                    check()
+                    entries, names_bytes = entries + 1, names_bytes + self._note(entry, archive, reader.tell())
+                    if entries > _ENTRIES_LIMIT:
                         raise BadImage(f"{label} has more than {_ENTRIES_LIMIT} entries")
+                    if names_bytes > limits.max_names_bytes:
+                        raise BadImage(f"{label} has more than {limits.max_names_bytes} bytes of names and links")
         except TarError as error:
             raise BadImage(f"{label} is not an intact tar archive: {error}") from error
         except OSError as error:
             raise BadImage(f"cannot read {label}: {error.strerror}") from error
 
+    def _note(self, entry: TarEntry, archive: Path, at: int) -> int:
+        """Gives how many bytes the name and the link take. What a sparse file says of its size is nothing to rely on:
+        the place of one file does not reach into that of the next."""
+        name = posixpath.normpath(entry.name)
+        if entry.kind is EntryKind.FILE:
+            self._members[name] = _Member(ByteRange(archive, at, entry.stored))
+        elif entry.kind is EntryKind.SYMLINK:
+            self._members[name] = _Member(link=posixpath.join(posixpath.dirname(name), entry.link))
+        elif entry.kind is EntryKind.HARD_LINK:
+            self._members[name] = _Member(link=entry.link)
+        else:
+            return 0
+        return len(name) + len(self._members[name].link)
+
     def find(self, name: str) -> ByteRange | None:
         """Links are followed within the archive: old versions of Docker wrote a layer once and linked to it."""
+        try:
+            sought = name.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            return None
         for _ in range(_LINKS_LIMIT):
-            member = self._members.get(posixpath.normpath(name))
+            member = self._members.get(posixpath.normpath(sought))
             if member is None or member.span is not None:
                 return member.span if member else None
-            name = member.link
+            sought = member.link
         return None
 
 
@@ -111,9 +129,9 @@ def open_archive(archive: Path, label: str, scratch: Path, limits: ImageLimits, 
     except OSError as error:
         raise BadImage(f"cannot read {label}: {error.strerror}") from error
     if compression is Compression.NONE:
-        return TarBundle(archive, label)
+        return TarBundle(archive, label, limits, check)
     _inflate(archive, label, compression, scratch, limits, check)
-    return TarBundle(scratch, label)
+    return TarBundle(scratch, label, limits, check)
 
 
 def _inflate(
@@ -126,14 +144,6 @@ def _inflate(
                 plain.write(data)
     except InflateError as error:
         raise BadImage(f"{label} {error}") from error
-
-
-def _normal(name: bytes) -> str:
-    return posixpath.normpath(_text(name))
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "surrogateescape")
 
 
 async def receive(stream: AsyncIterator[bytes], file: Path, most: int) -> None:
@@ -230,18 +240,23 @@ class _Listed(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 def open_docker(bundle: ImageBundle, limits: ImageLimits, check: Callable[[], None]) -> LocalImage:
-    """The image of a docker-archive. Raises `BadImage`. Reads all layers once, for their digests; `check` is called now
-    and then."""
+    """The image of a docker-archive. Raises `BadImage`. Reads each layer once, for its digest, however often it is
+    listed; `check` is called now and then."""
     listed = _listed(bundle, limits)
+    if len(listed.layers) > limits.max_layers:
+        raise BadImage(f"{bundle.label} has {len(listed.layers)} layers; {limits.max_layers} is the limit")
     config = _span(bundle, listed.config).read(0, limits.max_config_bytes)
     diff_ids = read_config(config).diff_ids
     if len(diff_ids) != len(listed.layers):
         raise BadImage(f"{bundle.label} has {len(listed.layers)} layers, its config lists {len(diff_ids)}")
-    layers = [
-        _layer(_span(bundle, name), diff_id, check) for name, diff_id in zip(listed.layers, diff_ids, strict=True)
-    ]
-    manifest = _manifest(config, [pointer for _, pointer in layers])
-    contents: dict[Digest, Content] = {Digest(pointer.digest): span for span, pointer in layers}
+    spans = [_span(bundle, name) for name in listed.layers]
+    pointers: dict[ByteRange, _Pointer] = {}
+    for span, diff_id in zip(spans, diff_ids, strict=True):
+        if span not in pointers:  # archives may have a layer twice, by a link
+            pointers[span] = _pointer(span, check)
+        _check_layer(pointers[span], diff_id)
+    manifest = _manifest(config, [pointers[span] for span in spans])
+    contents: dict[Digest, Content] = {Digest(pointer.digest): span for span, pointer in pointers.items()}
     contents |= {digest_of(config): config, digest_of(manifest): manifest}
     source = LocalSource(digest_of(manifest), contents.get, limits.max_manifest_bytes)
     return LocalImage(source=source, name=next(iter(listed.repo_tags or ()), ""))
@@ -278,13 +293,15 @@ def _span(bundle: ImageBundle, name: str) -> ByteRange:
     return found
 
 
-def _layer(span: ByteRange, diff_id: str, check: Callable[[], None]) -> tuple[ByteRange, _Pointer]:
-    """The config's digest is of the unpacked layer; most archives hold just that."""
+def _pointer(span: ByteRange, check: Callable[[], None]) -> _Pointer:
     compression = sniff(span.read(0, 8))
-    digest = _digest(span, check)
-    if compression is Compression.NONE and digest != diff_id:
-        raise BadImage(f"layer {diff_id[:80]} does not match its digest: what is in the archive has {digest}")
-    return span, _Pointer(media_type=OCI_LAYER + _SUFFIXES[compression], digest=digest, size=span.size)
+    return _Pointer(media_type=OCI_LAYER + _SUFFIXES[compression], digest=_digest(span, check), size=span.size)
+
+
+def _check_layer(layer: _Pointer, diff_id: str) -> None:
+    """The config's digest is of the unpacked layer; most archives hold just that."""
+    if layer.media_type == OCI_LAYER and layer.digest != diff_id:
+        raise BadImage(f"layer {diff_id[:80]} does not match its digest: what is in the archive has {layer.digest}")
 
 
 def _digest(span: ByteRange, check: Callable[[], None]) -> str:

@@ -24,7 +24,7 @@ class ImageLimits(ValueObject, frozen=True):
     max_files: int = 500_000  # entries; and names, of implied directories too; replaced and removed ones included
     max_path: int = 4096  # bytes of one path or link target
     max_depth: int = 256  # directories above an entry
-    max_names_bytes: int = 256 * MIB  # names, link targets and attributes, which are held in memory
+    max_names_bytes: int = 256 * MIB  # names, links and attributes, held in memory; of an archive too
     max_ratio: int = 250  # unpacked to packed, once `ratio_free_bytes` are unpacked
     ratio_free_bytes: int = 512 * MIB  # unpacked before `max_ratio` counts, so that small files may pack well
 
