@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from hawker.errors import NotFound, Unavailable
@@ -15,8 +16,9 @@ from hawker.image.registry import Credentials
 from hawker.log import Secret
 from tests.fixtures.parts import ImageParts, docker_files, layer, tar
 from tests.fixtures.registry import PASSWORD, USER
-from tests.image.fake_registry import FakeRegistry
+from tests.image.fake_registry import FakeRegistry, fake_registry
 from tests.image.images import architecture, opened_cache, small
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]
 
@@ -153,3 +155,17 @@ async def test_upload_for_all_is_everybodys(cache: ImageCache) -> None:
 
     image = await cache.import_archive(archive(), "mine:v1")
     assert (await cache.resolve("mine:v1", org=B)).digest == image.digest
+
+
+async def test_build_that_fetches_again_keeps_nobody_waiting(cache: ImageCache, fake: FakeRegistry) -> None:
+    """What was pruned before its build came once more with the image's builds locked, from any registry."""
+    made = fake.add("app", "v1", PRIVATE)
+    async with fake_registry() as slow:
+        lost = await cache.resolve(slow.add("app", "v1", PRIVATE), org=A)
+        slow.together = 1_000
+        async with anyio.create_task_group() as group:
+            group.start_soon(cache.build, lost, None, A)
+            await eventually(lambda: slow.times("/blobs/"))
+            with anyio.fail_after(30):
+                assert (await cache.pull(made, org=B)).digest == PRIVATE.digest
+            group.cancel_scope.cancel()

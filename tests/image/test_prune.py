@@ -11,7 +11,7 @@ import pytest
 
 from hawker.clock import ManualClock
 from hawker.ids import Digest
-from hawker.image.blobs import BlobReaders, BlobStore, ImageReader
+from hawker.image.blobs import EVERYBODY, BlobReaders, BlobStore, ImageReader
 from hawker.image.block_image import Blocks, Staging
 from hawker.image.cache import ImageCache
 from hawker.image.config import Image, ImageConfig, Layer
@@ -19,7 +19,7 @@ from hawker.image.image_index import ImageIndex
 from hawker.image.limits import BlockChoice, ImageLimits, ImageSettings
 from hawker.image.prune import GRACE_S, Pruner
 from hawker.keyed_locks import KeyedLocks
-from tests.fixtures.parts import ImageParts, layer, tar
+from tests.fixtures.parts import ImageParts, layer, layout, tar
 from tests.image.fake_registry import FakeRegistry
 from tests.image.images import architecture
 from tests.waiting import eventually
@@ -129,6 +129,27 @@ async def test_prune_waits_for_no_registry_and_spares_what_comes(
             assert (await cache.prune(nothing)).removed == ()
         assert partial.exists()
         group.cancel_scope.cancel()
+    assert cache.missing_bytes(resolved) == 0
+
+
+async def test_import_that_waits_for_its_build_keeps_what_was_here(
+    cache: ImageCache, fake: FakeRegistry, clock: ManualClock
+) -> None:
+    """Nobody could give it the layers again."""
+
+    async def upload() -> AsyncIterator[bytes]:
+        yield tar(*layout(_ONE).items())
+
+    resolved = await cache.resolve(fake.add("one", "v1", _ONE), org=EVERYBODY)
+    await cache.fetch(resolved, org=EVERYBODY)
+    _set_file_times(cache, 0.0)
+    clock.advance(GRACE_S + 1)
+    builds = cache._building
+    async with anyio.create_task_group() as group, builds.hold(resolved.digest):
+        group.start_soon(cache.import_archive, upload(), "mine:v1")
+        await eventually(lambda: builds._users[resolved.digest] == 2)
+        await cache.prune(nothing)
+    assert cache.find("mine:v1") is not None
     assert cache.missing_bytes(resolved) == 0
 
 

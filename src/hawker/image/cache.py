@@ -318,33 +318,30 @@ class ImageCache:
         credentials: Credentials | None = None,
     ) -> Image:
         """Make the block image from the fetched blobs, and put the image in the index. Raises `BadLayer`. What was
-        pruned since it was fetched is fetched again."""
-        async with self._building.hold(resolved.digest):
-            image = self._complete(resolved.digest)
-            if image is None:
-                async with self._builds.hold(whose() or _BUILDER):
-                    image = await self._build(resolved, progress or silent, org, credentials)
-                inside("shelved")
+        pruned since it was fetched is fetched again, before anybody waits for this build."""
+        with self.pin(resolved.digest):
+            while self._complete(resolved.digest) is None and not self._contents.is_whole(resolved.digest):
+                await self.fetch(resolved, credentials, org=org)
+            image = self._complete(resolved.digest) or await self._build(resolved, progress or silent)
             with disk_room("writing down an image's name"):
                 await self._naming.complete(resolved)
             self._index.touch(image.digest, self._clock.now())
             return image
 
-    async def _build(
-        self, resolved: Resolved, report: Report, org: ImageReader, credentials: Credentials | None
-    ) -> Image:
-        if not self._blobs.has(resolved.digest):
-            await self.fetch(resolved, credentials, org=org)
+    async def _build(self, resolved: Resolved, report: Report) -> Image:
         manifest = self._contents.manifest(resolved.digest)
-        with self.pin(resolved.digest, *manifest.blobs):
-            if self._contents.missing_bytes(manifest):
-                await self.fetch(resolved, credentials, org=org)
-            if self._blocks.wanted and self._blocks.find(resolved.digest) is None:
-                await self._blocks.make(resolved.digest, self._contents.layers(manifest), report)
-            image = self._described(self._naming.best(resolved), manifest)
-            with disk_room("writing down an image"):
-                await self._index.put_image(image)
-            return image
+        with self.pin(*manifest.blobs):
+            async with self._building.hold(resolved.digest):
+                if (image := self._complete(resolved.digest)) is not None:
+                    return image
+                async with self._builds.hold(whose() or _BUILDER):
+                    if self._blocks.wanted and self._blocks.find(resolved.digest) is None:
+                        await self._blocks.make(resolved.digest, self._contents.layers(manifest), report)
+                    image = self._described(self._naming.best(resolved), manifest)
+                    with disk_room("writing down an image"):
+                        await self._index.put_image(image)
+                inside("shelved")
+                return image
 
     def _described(self, resolved: Resolved, manifest: Manifest) -> Image:
         block = self._blocks.find(resolved.digest)

@@ -63,6 +63,10 @@ class ImageContents:
         blobs = {blob.digest: blob for blob in (manifest.config, *manifest.layers)}.values()
         return sum(blob.size for blob in blobs if not self._blobs.has(blob.digest))
 
+    def is_whole(self, digest: Digest) -> bool:
+        """Whether the manifest of an image is here, and all that it names."""
+        return self._blobs.has(digest) and not self.missing_bytes(self.manifest(digest))
+
     def layers(self, manifest: Manifest) -> list[LayerBlob]:
         return [
             LayerBlob(layer.digest, self._blobs.path(layer.digest), compression_of(layer)) for layer in manifest.layers
