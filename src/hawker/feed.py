@@ -212,8 +212,9 @@ class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     `addresses` are those of the host that ports may be published at; `region` goes into headers. `gate` is where this
     edge answers others, with what `NODE_IDENTITY` has; null in no cluster. `balancers` are networks whose connections
     begin with a PROXY head. `drain_s`: so many seconds may visits stay in machines when the next edge process begins.
-    `api_hostname` is the host name that leads to the node's API, and to nothing else; empty: none does. With `more`
-    this message is the beginning: `MoreMachines` follow, to processes that hear them."""
+    `api_hostname` is the host name that leads to the node's API, and to nothing else; empty: none does. `domain` is the
+    platform's own: the name APP.DOMAIN is that app's alone; empty: there is none. With `more` this message is the
+    beginning: `MoreMachines` follow, to processes that hear them."""
 
     machines: tuple[MachineRoute, ...]
     addresses: tuple[str, ...] = ()
@@ -225,6 +226,7 @@ class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     balancers: tuple[str, ...] = ()
     drain_s: float = LEAVE_S
     api_hostname: str = ""
+    domain: str = ""
     more: bool = False
 
 

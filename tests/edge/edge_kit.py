@@ -115,7 +115,7 @@ class PlayedWorker:
         self.machines: dict[MachineId, MachineRoute] = {}
         self.gate: GatePlace | None = None
         self.balancers: tuple[str, ...] = ()
-        self.api_hostname = ""
+        self.api_hostname = self.domain = ""
         self.on_wake: Callable[[MachineRoute], MachineRoute | str] = lambda machine: "nobody wakes here"
         self.on_rest: Callable[[MachineRoute], MachineRoute | str] = lambda machine: "nobody rests here"
         self.away = False
@@ -148,6 +148,7 @@ class PlayedWorker:
             gate=self.gate,
             balancers=self.balancers,
             api_hostname=self.api_hostname,
+            domain=self.domain,
         )
 
     def say(self, message: ToEdge) -> None:

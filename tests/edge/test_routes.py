@@ -101,19 +101,48 @@ def test_whoever_is_not_among_all_machines_is_gone() -> None:
     assert set(routes.machines) == {second.id}
 
 
-def test_a_claimed_name_counts_after_an_apps_own_name_and_with_tls_before_it() -> None:
-    one, two = AppName("one"), AppName("two")
-    plain = routes_of(route(80, 1, app="one", handlers=("http",)), route(80, 1, app="two", handlers=("http",)))
-    assert plain.app_named(DOOR, "one.example.com", two, tls=False) == one
-    assert plain.app_named(DOOR, "x.example.com", two, tls=False) == two
-    assert plain.app_named(DOOR, "x.example.com", AppName("ghost"), tls=False) == one
-    assert plain.app_named(DOOR, "", None, tls=False) == one
-    web = ("tls", "http")
-    secure = routes_of(route(80, 1, app="one", handlers=web), route(80, 1, app="two", handlers=web))
-    assert secure.app_named(DOOR, "one.example.com", two, tls=True) == two
-    assert secure.app_named(DOOR, "two.example.com", None, tls=True) == two
-    assert secure.app_named(DOOR, "one.example.com", AppName("ghost"), tls=True) is None
-    assert secure.app_named(DOOR, "x.example.com", None, tls=True) == one
+WEB, HTTPS = ("http",), ("tls", "http")
+
+
+@pytest.mark.parametrize("handlers", [WEB, HTTPS])
+def test_a_claimed_name_is_its_apps_alone_and_counts_before_a_first_label(handlers: tuple[str, ...]) -> None:
+    """So an app that is called `www` gets nothing of another app's www.bank.com."""
+    one, two, tls = AppName("one"), AppName("two"), handlers == HTTPS
+    routes = routes_of(route(80, 1, app="one", handlers=handlers), route(80, 1, app="two", handlers=handlers))
+    assert routes.app_named(DOOR, "one.example.com", two, tls=tls) == two
+    assert routes.app_named(DOOR, "x.example.com", two, tls=tls) == two
+    for host in ("one.example.com", "x.example.com"):
+        assert routes.app_named(DOOR, host, AppName("ghost"), tls=tls) is None, "nor the first app"
+        assert routes.app_named(DOOR, host, API_APP, tls=tls) is None
+    assert routes.app_named(DOOR, "two.example.com", None, tls=tls) == two, "nobody has claimed it"
+    assert routes.app_named(DOOR, "x.example.com", None, tls=tls) == one
+    assert routes.app_named(DOOR, "", None, tls=tls) == one
+
+
+def test_a_claimer_that_speaks_otherwise_at_a_port_is_not_there() -> None:
+    routes = routes_of(route(80, 1, app="www", handlers=WEB), route(80, 1, app="prod", handlers=HTTPS))
+    assert routes.app_named(DOOR, "www.bank.com", AppName("prod"), tls=False) is None
+    assert routes.app_named(DOOR, "www.bank.com", AppName("prod"), tls=True) == "prod"
+
+
+@pytest.mark.parametrize("handlers", [WEB, HTTPS])
+def test_a_name_of_the_platforms_domain_is_the_apps_of_its_label_whoever_claims_it(handlers: tuple[str, ...]) -> None:
+    routes, tls = Routes(), handlers == HTTPS
+    machines = [route(80, 1, app=app, handlers=handlers) for app in ("mallory", "shop", "apps")]
+    routes.replace(machines, HOSTS, domain="apps.example.com")
+    for claimer in (None, AppName("mallory")):
+        assert routes.app_named(DOOR, "shop.apps.example.com", claimer, tls=tls) == "shop"
+        assert routes.app_named(DOOR, "ghost.apps.example.com", claimer, tls=tls) is None
+        assert routes.app_named(DOOR, f"{API_APP}.apps.example.com", claimer, tls=tls) is None
+    assert routes.app_named(DOOR, "shop.example.com", AppName("mallory"), tls=tls) == "mallory"
+    assert routes.app_named(DOOR, "apps.example.com", None, tls=tls) == "apps", "it is no app's own name"
+
+
+def test_a_claim_takes_no_plain_request_from_an_address_that_an_app_has_alone() -> None:
+    routes = addressed(unpublished(80, "http"), unpublished(443, *HTTPS), named="nobody")
+    for claimer in (None, AppName("mallory")):
+        assert routes.app_named(Door(OWN, 80), "mallory.flycast", claimer, tls=False) == "shop"
+    assert routes.app_named(Door(OWN, 443), "bank.example.com", AppName("mallory"), tls=True) is None
 
 
 OWN, SHARED = "203.0.113.7", "198.51.100.1"

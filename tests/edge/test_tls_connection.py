@@ -153,6 +153,43 @@ async def test_a_name_chooses_certificate_and_app(host: PlayedHost) -> None:
     assert misdirected.startswith(b"HTTP/1.1 421 ") and b"HB05" in misdirected
 
 
+@pytest.mark.parametrize("wide", [False, True])
+async def test_a_claimed_name_without_tls_reaches_its_app_or_nobody_proofs_included(
+    host: PlayedHost, *, wide: bool
+) -> None:
+    """An app that is called `www` could else have a certificate for www.bank.com."""
+    seen: list[bytes] = []
+    async with app_server(says(OK, seen)) as thief, app_server(says(OK.replace(b"ok", b"aa"))) as bank:
+        port, secure = free_port(), free_port()
+        await host.publish(
+            route(port, thief, app="www", handlers=("http",)), route(secure, bank, app="prod", handlers=HTTPS)
+        )
+        await certify(host, sealed("*.bank.com" if wide else "www.bank.com", "prod"))
+        for path in ("/", "/.well-known/acme-challenge/token"):
+            refused = await ask(port, get(path, host="www.bank.com"))
+            assert refused.startswith(b"HTTP/1.1 404 ") and b"HB06" in refused
+        assert not seen
+        await host.publish(route(port, bank, app="prod", handlers=("http",)))
+        assert (await ask(port, get("/.well-known/acme-challenge/token", host="WWW.bank.com."))).endswith(b"aa")
+        assert (await ask(port, get(host="www.other.com"))).endswith(b"ok")
+    assert len(seen) == 1
+
+
+async def test_a_certificate_of_another_app_is_not_shown_for_a_name_of_the_platforms_domain(host: PlayedHost) -> None:
+    """As of before the node had the domain."""
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        await host.publish(*(route(port, inside, app=app, handlers=HTTPS) for app in ("shop", "mallory")))
+        host.worker.domain = "apps.example.com"
+        for name in ("*.apps.example.com", "shop.apps.example.com"):
+            await certify(host, sealed(name, "mallory"))
+            with pytest.raises(ssl.SSLError, match=r"(?i)unrecognized.name"):
+                await ask_tls(port, "shop.apps.example.com", get(), careless())
+        await certify(host, sealed("*.apps.example.com", ""))
+        name = "shop.apps.example.com"
+        assert b"200 OK" in await ask_tls(port, name, get(host=name))
+
+
 async def test_the_name_of_an_app_that_is_not_there_shows_nothing_of_it(host: PlayedHost) -> None:
     async with app_server(says(OK)) as inside:
         port = free_port()

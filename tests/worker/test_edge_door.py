@@ -458,11 +458,12 @@ async def test_how_many_processes_serve_is_ordered_in_a_file_where_it_is_more_th
 
 
 async def test_the_api_of_a_daemon_is_told_like_a_machine_that_never_rests(worker: SimWorker) -> None:
-    door = door_of(worker, replace(HOST, api_hostname="api.example.com"))
+    door = door_of(worker, replace(HOST, api_hostname="api.example.com", domain="example.com"))
     await door.needed()  # no machine is there
     whole = door.whole()
     (api,) = whole.machines
-    assert whole.api_hostname == "api.example.com" and api.app == API_APP and api.hosts == (f"./{API_SOCKET}",)
+    assert (whole.api_hostname, whole.domain) == ("api.example.com", "example.com")
+    assert api.app == API_APP and api.hosts == (f"./{API_SOCKET}",)
     assert api.instance is not None and api.network == 0, "it is in nobody's network: no app may replay to it"
     assert not api.autostart and not api.services[0].autostop and not api.publish
     another = door_of(worker, replace(HOST, api_hostname="api.example.com")).whole().machines[0]

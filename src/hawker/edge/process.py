@@ -294,7 +294,7 @@ class Edge:
         self._drain_s = message.drain_s
         self.proxied.believe(message.balancers)
         self.hops.move(self._shard.own_gate(message.gate))
-        self._routes.begin(message.addresses, message.app_addresses, message.api_hostname)
+        self._routes.begin(message.addresses, message.app_addresses, message.api_hostname, message.domain)
         self.certificates.show(message.challenges)
         self.more(message.machines)
 

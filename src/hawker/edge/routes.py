@@ -87,7 +87,7 @@ class Routes:
         self.machines: dict[MachineId, MachineRoute] = {}
         self.region = "local"  # of this host
         self._addresses: tuple[str, ...] = ()
-        self._api_hostname = ""
+        self._api_hostname = self._domain = ""
         self._owner_of: dict[str, AppName] = {}
         self._owned_by: dict[AppName, list[str]] = {}
         self._named: frozenset[AppName] = frozenset()
@@ -105,10 +105,11 @@ class Routes:
         addresses: tuple[str, ...],
         app_addresses: Sequence[AppAddress] = (),
         api_hostname: str = "",
+        domain: str = "",
     ) -> list[MachineId]:
         """Take these machines as all that there are, with the host's addresses and those of apps. Returns the machines
         that are gone."""
-        self.begin(addresses, app_addresses, api_hostname)
+        self.begin(addresses, app_addresses, api_hostname, domain)
         there = {machine.id: machine for machine in machines}
         gone = [machine_id for machine_id in self.machines if machine_id not in there]
         for machine_id in gone:
@@ -117,10 +118,16 @@ class Routes:
             self.put(machine)
         return gone
 
-    def begin(self, addresses: tuple[str, ...], app_addresses: Sequence[AppAddress], api_hostname: str = "") -> None:
-        """Take the host's addresses and those of apps, and the host name of the node's API, as they are from now on;
-        each machine is put again after that."""
-        self._addresses, self._api_hostname = addresses, api_hostname
+    def begin(
+        self,
+        addresses: tuple[str, ...],
+        app_addresses: Sequence[AppAddress],
+        api_hostname: str = "",
+        domain: str = "",
+    ) -> None:
+        """Take the host's addresses and those of apps, the host name of the node's API and the platform's own domain,
+        as they are from now on; each machine is put again after that."""
+        self._addresses, self._api_hostname, self._domain = addresses, api_hostname, domain
         self._owner_of = {each.ip: each.app for each in reversed(app_addresses) if not each.shared}
         self._owned_by = {}
         for ip, app in self._owner_of.items():
@@ -262,11 +269,12 @@ class Routes:
         return found
 
     def app_named(self, door: Door, host: str, claimer: AppName | None, *, tls: bool) -> AppName | None:
-        """The app that a client means that names this host, of those that are spoken to in this way: the app whose name
-        is the host's first label, else the one that has claimed it, else the one that has been there longest. So nobody
-        takes another app's requests by importing a certificate that he made himself. With TLS the claimer comes first,
-        since it has the certificate; and a name whose claimer is not there is nobody's. The host name of the node's API
-        is its own, and its only one."""
+        """The app that a client means that names this host, of those that are spoken to in this way. A name that an app
+        has claimed is its alone, with TLS and without: where that app is not there, nobody is meant. A name that nobody
+        has claimed means the app that its first label names, else the one that has been there longest. So nobody takes
+        another app's requests by the name that he gives to his app. APP.DOMAIN is that app's, whoever has claimed it.
+        At an address that an app has alone a claim counts for TLS only: who leads the name there means that app. The
+        host name of the node's API is its own, and its only one."""
 
         asked = door, host, claimer, tls
         found = self._meant.get(asked)
@@ -284,11 +292,12 @@ class Routes:
 
         if self._api_hostname and host == self._api_hostname:
             return API_APP if serves(API_APP) else None
-        if tls and claimer is not None:
-            return claimer if serves(claimer) else None
-        named = AppName(host.partition(".")[0])
-        candidates = (named, claimer) if claimer is not None else (named,)
-        found = next((app for app in candidates if app != API_APP and serves(app)), None) or self.first_app(door)
+        label, _, rest = host.partition(".")
+        named = AppName(label)
+        owner = named if self._domain and rest == self._domain else claimer
+        if owner is not None and (tls or door.address not in self._owner_of):
+            return owner if owner != API_APP and serves(owner) else None
+        found = named if named != API_APP and serves(named) else self.first_app(door)
         if found != API_APP:
             return found
         there = self.apps(door)

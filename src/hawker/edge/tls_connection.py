@@ -33,9 +33,10 @@ from hawker.edge.visits import Counters
 from hawker.edge.writing import refusal
 from hawker.errors import Fault
 from hawker.fair.connections import ConnectionTable
-from hawker.feed import API_APP, EdgeLogLine
+from hawker.feed import API_APP, EdgeLogLine, SealedCertificate
 from hawker.http.tls_transport import TlsTransport
 from hawker.ids import AppName, new_ulid
+from hawker.secret.certificates import PLATFORM
 from hawker.token_bucket import Allowance, TokenBuckets
 from hawker.value_object import ValueObject
 
@@ -147,8 +148,8 @@ class TlsConnections:
         if target is None:
             raise RefusedTlsError(TlsRefusal.PT05)
         options, certificate = target.port.tls_options, book.find(hello.name)
-        if certificate is not None and not certificate.app and app not in (API_APP, hello.name.partition(".")[0]):
-            raise RefusedTlsError(TlsRefusal.PT05)  # the platform's own, and there is no such app here
+        if certificate is not None and not _may_show(certificate, app, hello.name):
+            raise RefusedTlsError(TlsRefusal.PT05)
         if certificate is None and not (options and options.default_self_signed):
             raise RefusedTlsError(TlsRefusal.PT05, f"a client asks for {hello.name or 'no name'}", app)
         alpn = tuple((options and options.alpn) or ((POSTGRES_ALPN,) if target.speaks_postgres else ()))
@@ -158,6 +159,13 @@ class TlsConnections:
             return target, book.context(certificate, tuple((options and options.versions) or ()), alpn)
         except (Fault, OSError) as error:
             raise RefusedTlsError(TlsRefusal.PT07, f"{hello.name}: {error}", app) from error
+
+
+def _may_show(certificate: SealedCertificate, app: AppName | None, name: str) -> bool:
+    """Whether the app is the certificate's, or the certificate is the platform's own and the name this app's."""
+    if certificate.app == PLATFORM:
+        return app in (API_APP, name.partition(".")[0])
+    return app in (API_APP, certificate.app)
 
 
 def network_of(address: str) -> bytes:

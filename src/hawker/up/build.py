@@ -336,6 +336,7 @@ def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:
         drain_s=deps.settings.edge_drain_s,
         processes=deps.settings.edge_processes,
         api_hostname=deps.settings.api_hostname or "",
+        domain=deps.settings.domain or "",
     )
     door = EdgeDoor(
         deps.store,

@@ -76,15 +76,15 @@ _log = bind("hawker.edge")
 
 
 class EdgeHost(ValueObject, frozen=True, kw_only=True):
-    """`folder` is where the edge lives, and `user` who serves there, None for us; `addresses` where machines
-    may publish ports, none where they may not; `own` says that machines have addresses of their own. `idle_s`: so long
-    does nobody need a machine before it may rest. `balancers` are networks that introduce their clients. `drain_s`:
-    so long may those stay who are in machines when the edge process is replaced. So many `processes` serve."""
+    """`folder` is where the edge lives, and `user` who serves there, None for us; `addresses` where machines may
+    publish ports, none where they may not; `own`: machines have addresses of their own. After `idle_s` that nobody
+    needs a machine it may rest. `balancers` are networks that introduce their clients. `drain_s`: so long may those
+    stay who are in machines when the edge process is replaced. So many `processes` serve. `api_hostname` leads to the
+    node's API, `domain` is the platform's own; empty: none. `region` is the node's."""
 
     folder: Path
     addresses: tuple[str, ...]
     region: str
-    """The region of the node, which clients and machines are told."""
     own: bool
     idle_s: float
     user: int | None = None
@@ -92,7 +92,7 @@ class EdgeHost(ValueObject, frozen=True, kw_only=True):
     drain_s: float = LEAVE_S
     processes: int = 1
     api_hostname: str = ""
-    """The host name at which the node's API is reached through the edge; empty: it is not."""
+    domain: str = ""
 
 
 class EdgeDoor:
@@ -300,9 +300,8 @@ class EdgeDoor:
 
     def whole(self) -> AllMachines:
         """The state with which a connection begins, in one message."""
-        return msgspec.structs.replace(
-            self._beginning(), machines=tuple(self._machines()), certificates=tuple(self._sealed())
-        )
+        machines, sealed = tuple(self._machines()), tuple(self._sealed())
+        return msgspec.structs.replace(self._beginning(), machines=machines, certificates=sealed)
 
     def _beginning(self) -> AllMachines:
         return AllMachines(
@@ -315,6 +314,7 @@ class EdgeDoor:
             balancers=self._host.balancers,
             drain_s=self._host.drain_s,
             api_hostname=self._host.api_hostname,
+            domain=self._host.domain,
         )
 
     def _machines(self) -> Iterator[MachineRoute]:
