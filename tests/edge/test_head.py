@@ -49,6 +49,15 @@ def test_fields_of_the_connection_go_no_further() -> None:
     assert head.fields == ((b"other", b"2"),) and head.trailers and not head.upgrade
 
 
+def test_blanks_around_a_value_are_none_of_it() -> None:
+    """RFC 9112, 5.1; with them HTTP/2 takes the whole message for malformed."""
+    assert parse_request(b"GET / HTTP/1.1\r\nHost: a\r\nX-A:  1 \t2 \t \r\nX-B: \r\n\r\n").fields == (
+        (b"x-a", b"1 \t2"),
+        (b"x-b", b""),
+    )
+    assert parse_response(b"HTTP/1.1 200 OK\r\nX-A: 1 \t\r\n\r\n", b"GET").fields == ((b"x-a", b"1"),)
+
+
 def test_an_upgrade_is_one_when_the_connection_says_so() -> None:
     assert parse_request(request(b"Connection: Upgrade\r\nUpgrade: websocket\r\n")).upgrade == b"websocket"
 

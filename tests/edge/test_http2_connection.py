@@ -139,6 +139,15 @@ async def test_a_stream_is_a_request_with_our_fields(host: PlayedHost) -> None:
     assert fields[b"content-length"] == b"2" and b"fly-request-id" in fields and b"connection" not in fields
 
 
+async def test_blanks_behind_a_value_of_a_machine_end_no_stream(host: PlayedHost) -> None:
+    """HTTP/1.1 allows them, and HTTP/2 does not (RFC 9113, 8.2.1)."""
+    said = b"HTTP/1.1 200 OK\r\nX-A: 1 \t\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 7 \r\n\r\n"
+    async with served(host, says(said)) as client:
+        stream = client.ask(asking())
+        assert await client.answer(stream) == (b"200", b"ok")
+        assert (b"x-a", b"1") in client.heads[stream] and client.trailers[stream] == [(b"x-sum", b"7")]
+
+
 async def test_many_streams_are_under_way_at_once_and_a_slow_one_holds_up_no_other(host: PlayedHost) -> None:
     go_on = asyncio.Event()
 

@@ -170,9 +170,10 @@ async def test_a_client_of_http1_is_served_by_a_machine_of_http2(host: PlayedHos
     async with app_server(serve) as inside:
         port = free_port()
         await host.publish(route(port, inside, handlers=("http",), options=H2C))
-        answer = await ask(port, get("/a?b", "Cookie: c"))
+        answer = await ask(port, get("/a?b", "Cookie: c", "X-A: 1 \t"))
     assert b"\r\nx: 1\r\n" in answer and answer.endswith(b"5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n")
     fields = dict(seen[0])
+    assert fields[b"x-a"] == b"1", "HTTP/2 allows no blanks behind it"
     assert fields[b":path"] == b"/a?b" and fields[b":authority"] == b"shop.localhost" and fields[b"cookie"] == b"c"
     assert b"connection" not in fields and b"host" not in fields and b"fly-client-ip" in fields
 

@@ -144,7 +144,7 @@ class ChunkedBody:
             raise BadBody("a trailer is none that may be one")
         if self._trailer_bytes > TRAILER_BYTES or len(trailers) >= TRAILERS:
             raise BadBody("there are too many trailers")
-        trailers.append((match[1], match[2]))
+        trailers.append((match[1], match[2].rstrip(b" \t")))
 
 
 def may_trail(name: bytes) -> bool:

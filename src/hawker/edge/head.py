@@ -129,7 +129,7 @@ class _Fields:
             if name in _READ:
                 self._take(name, value)
             elif b"_" not in name:
-                self.kept.append((name, value))
+                self.kept.append((name, value.strip(b" \t")))  # llhttp leaves what follows it, HTTP/2 has none of it
         if self.tokens - {b"close", b"keep-alive", b"upgrade", b"te"}:
             self.kept = [field for field in self.kept if field[0] not in self.tokens]
 
@@ -137,7 +137,7 @@ class _Fields:
         if name == b"host":
             self.hosts.append(value)
         elif name == b"content-length":
-            self.lengths.append(value.strip(b" \t"))  # llhttp leaves what follows it
+            self.lengths.append(value.strip(b" \t"))
         elif name == b"transfer-encoding":
             self.encodings.append(value.strip(b" \t").lower())
         elif name == b"connection":
