@@ -10,7 +10,8 @@ import pytest
 from hypothesis import strategies as st
 
 from hawker.config import MachineConfig
-from hawker.config.service_rules import MAX_PORTS, MAX_SERVICES, metrics, services, standbys, statics
+from hawker.config.service_rules import MAX_PORTS, MAX_SERVICES, may_set, metrics, services, standbys, statics
+from hawker.edge import head
 
 ID = "148e2d4a67389e"
 
@@ -64,6 +65,7 @@ def test_services_of_clients_are_accepted(given: dict[str, Any]) -> None:
     assert _complaints(given) == []
 
 
+HEADERS = "services[0].ports[0].http_options.response.headers"
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"services": [{}]}, "services[0].internal_port must be between 1 and 65535, not None"),
     ({"services": [FLY_LAUNCH, {"internal_port": 65536}]}, "services[1].internal_port"),
@@ -90,6 +92,22 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "services[0].ports[0].http_options.response.headers: 'A'",
     ),
     (_port(port=80, http_options={"response": {"headers": {"A": 1}}}), "services[0].ports[0].http_options.response"),
+    *(
+        (_port(port=80, http_options={"response": {"headers": {name: value}}}), f"{HEADERS}: {name!r} {why}")
+        for name, value, why in (
+            ("", "b", "is no name of a header"),
+            ("x y", "b", "is no name of a header"),
+            ("x:y", False, "is no name of a header"),
+            (":status", "204", "is no name of a header"),
+            ("A\n", "b", "is no name of a header"),
+            ("Ä", "b", "is no name of a header"),
+            ("Content-Length", "0", "frames the answer"),
+            ("transfer-encoding", ["chunked"], "frames the answer"),
+            ("Connection", False, "frames the answer"),
+            ("A", "b\x00", "needs a text"),
+            ("A", ["b", "c\r"], "needs a text"),
+        )
+    ),
     (_port(port=80, http_options={"replay_cache": [{}]}), "services[0].ports[0].http_options.replay_cache"),
     (_port(port=80, proxy_proto_options={"version": "v3"}), "services[0].ports[0].proxy_proto_options.version"),
     (_service(concurrency={"type": "hopes"}), "services[0].concurrency.type must be connections or requests"),
@@ -126,3 +144,8 @@ def test_a_public_port_is_refused_exactly_when_two_services_have_it(ranges: list
     given = [{"internal_port": 1, "ports": [{"start_port": first, "end_port": last}]} for first, last in ranges]
     had = [port for first, last in ranges for port in range(first, last + 1)]
     assert bool(_complaints({"services": given})) == (len(had) != len(set(had)))
+
+
+def test_no_field_that_the_edge_reads_of_a_connection_is_an_apps_to_set() -> None:
+    assert not any(may_set(name.decode()) for name in (*head._HOP, b"content-length", b"trailer"))
+    assert all(map(may_set, ("Server", "Via", "x_y", "Fly-Request-Id", "Set-Cookie", "Date")))

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 import h11
 import pytest
 
-from hawker.config.machine import Port, ProxyProtoOptions
+from hawker.config.machine import HttpOptions, HttpResponseOptions, Port, ProxyProtoOptions
 from hawker.edge.head import parse_request, parse_response
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.writing import (
@@ -49,6 +49,22 @@ def test_an_answer_has_our_word_and_nothing_that_is_for_the_edge() -> None:
     written = http1_head(head.status, head.reason, fields, b"content-length: 3\r\n\r\n")
     assert written.startswith(b"HTTP/1.1 200 Fine\r\nserver: hawker\r\n")
     assert written.endswith(b"\r\ncontent-length: 3\r\n\r\n")
+
+
+def test_a_config_that_is_older_than_its_rules_frames_no_answer() -> None:
+    """Tenants share a port: a proxy in front of it could take one's answer for another's."""
+    set_before = {
+        "Content-Length": "0",
+        "Transfer-Encoding": ["chunked"],
+        "Connection": "close",
+        "x y": "z",
+        "A": "b\r\nContent-Length: 0",
+        "X-New": [" 1 ", "2"],
+    }
+    response = HttpResponseOptions(headers=set_before, pristine=True)
+    head = parse_response(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", b"GET")
+    fields = answer_fields(head, b"ID", Port(http_options=HttpOptions(response=response)))
+    assert fields == [(b"x-new", b"1"), (b"x-new", b"2")]
 
 
 def test_our_own_answers_have_their_code_and_nothing_of_the_client_in_their_head() -> None:

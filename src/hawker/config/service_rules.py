@@ -4,7 +4,9 @@ They are stored as given: an edge routes by them. What it could not route by is 
 """
 
 import posixpath
+import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from hawker.config.duration import duration_complaints
@@ -71,6 +73,13 @@ MAX_LIMIT = 1_000_000
 HANDLERS = ("http", "tls", "tcp", "proxy_proto", "pg_tls", "edge_http")
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 _PROTOCOLS = ("tcp", "udp")
+_FIELD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}")
+"""The name of a field. Source: RFC 9110, 5.6.2."""
+_FRAMING = frozenset(
+    """content-length transfer-encoding trailer te connection keep-alive upgrade http2-settings proxy-connection
+    proxy-authorization proxy-authenticate""".split()
+)
+"""Fields that say where an answer ends, or are for one connection alone: the edge's, and no app's to set."""
 _PASSED_OVER_FOR_UDP = frozenset({"tls"})
 """Clients send it with every port 443. Datagrams go to the machine as they came."""
 
@@ -144,14 +153,27 @@ def _http(options: HttpOptions) -> Iterator[str]:
     yield from _amount("http_options.headers_read_timeout", options.headers_read_timeout, 0)
     headers = options.response.headers if options.response else None
     for name, value in (headers or {}).items():
-        if not name or not header_safe(name) or not _is_header_value(value):
-            yield f"http_options.response.headers: {name!r} needs a text, a list of texts, or false"
+        if not _FIELD_NAME.fullmatch(name):
+            yield f"http_options.response.headers: {name!r:.80} is no name of a header"
+        elif not may_set(name):
+            yield f"http_options.response.headers: {name!r} frames the answer or its connection: leave it to the edge"
+        elif not _is_header_value(value):
+            yield (
+                f"http_options.response.headers: {name!r} needs a text, a list of texts, or false,"
+                " without control characters"
+            )
     for cached in options.replay_cache or ():
         if not (cached.path_prefix or "").removeprefix("*").strip():
             yield "http_options.replay_cache: a rule needs a path_prefix"
         yield from _amount("http_options.replay_cache.ttl_seconds", cached.ttl_seconds, 0)
         if cached.type and not cached.name:
             yield f"http_options.replay_cache: a {cached.type} needs a name"
+
+
+@lru_cache(1024)
+def may_set(name: str) -> bool:
+    """Whether an app may set the field of this name in its answers, or take it out."""
+    return _FIELD_NAME.fullmatch(name) is not None and name.lower() not in _FRAMING
 
 
 def _is_header_value(value: Any) -> bool:

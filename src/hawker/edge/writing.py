@@ -10,6 +10,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
 from hawker.config.machine import Port
+from hawker.config.service_rules import header_safe, may_set
 from hawker.edge.head import Field, RequestHead, ResponseHead
 from hawker.edge.refusal import Code, ProxyError
 from hawker.value_object import ValueObject
@@ -112,11 +113,12 @@ def http1_head(status: int, reason: bytes, fields: Iterable[Field], end: bytes) 
 
 
 def _set_by_config(given: dict[str, Any]) -> Iterator[Field]:
-    """False takes a field out, which is done by now."""
+    """False takes a field out, which is done by now. A config that is older than its rules may have what no answer
+    may: that is left out."""
     for name, value in given.items():
         for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str):
-                yield name.lower().encode(), text.encode()
+            if isinstance(text, str) and may_set(name) and header_safe(text):
+                yield name.lower().encode(), text.strip().encode()
 
 
 class OwnAnswer(ValueObject, frozen=True):
