@@ -6,13 +6,21 @@ import msgspec
 import pytest
 
 from hawker.api.contract.app import AppParams
-from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest
+from hawker.api.contract.machine import (
+    CREATE_MACHINE,
+    UPDATE_MACHINE,
+    CreateMachineRequest,
+    Machine,
+    MachineParams,
+    UpdateMachineRequest,
+)
+from hawker.config.machine import Container, RootfsConfig
 from hawker.deploys.flows import DEPLOY, DeployInput
 from hawker.deploys.releases import CLIENT_GONE_S, ReleaseTable, check_free
 from hawker.errors import Conflict, HawkerError, Unprocessable
 from hawker.fsm.contract import WhenBusy
 from hawker.record.app import RELEASES
-from hawker.record.deploy import DEPLOYS, deploy_resource
+from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, deploy_key, deploy_resource
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.store.contract import Tx
 from tests.deploys.deploying import WEB, deploy, ended, groups, machines
@@ -177,3 +185,36 @@ async def test_a_deploy_that_is_narrowed_to_what_is_not_there_is_refused(worker:
     with pytest.raises(Unprocessable, match="no machine 'abc' of the app") as refused:
         await deploy(worker, WEB, only_machines=("abc",), process_groups=("mail",))
     assert "no process group 'mail'" in str(refused.value)
+
+
+async def reconfigured(worker: SimWorker, **fields: Any) -> Machine:
+    """The one machine of a deploy, after another client has changed its config."""
+    await deploy(worker)
+    await ended(worker)
+    (made,) = await machines(worker)
+    assert made.config is not None
+    body = UpdateMachineRequest(config=msgspec.structs.replace(made.config, **fields))
+    await worker.api.call(UPDATE_MACHINE, params=MachineParams(app_name="stall", machine_id=made.id), body=body)
+    return made
+
+
+@pytest.mark.parametrize("strategy", ["rolling", "canary"])
+async def test_a_deploy_keeps_a_root_filesystem_that_outlives_instances(worker: SimWorker, strategy: str) -> None:
+    kept = RootfsConfig(persist="always", size_gb=2)
+    made = await reconfigured(worker, rootfs=kept, disable_machine_autostart=True, schedule="daily")
+    shown = await deploy(worker, {"vm": [{"memory": "512mb"}]}, strategy=strategy)
+    assert (await ended(worker)).status == "complete"
+    slots = [slot for _, slot in worker.store.scan(DEPLOY_SLOTS, deploy_key("stall", shown.version))]
+    configs = [slot.config for slot in slots if slot.config is not None]
+    assert [config.rootfs for config in configs] == [kept] * (1 if strategy == "rolling" else 2)
+    assert [config.schedule for config in configs][-1] == "daily" and configs[0].disable_machine_autostart
+    assert strategy == "rolling" or configs[0].schedule is None
+    (after,) = await machines(worker)
+    assert after.id == made.id and after.config is not None and after.config.guest is not None
+    assert (after.config.rootfs, after.config.guest.memory_mb) == (kept, 512)
+
+
+async def test_a_file_that_the_containers_of_a_machine_exclude_is_refused(worker: SimWorker) -> None:
+    await reconfigured(worker, containers=(Container(name="a"),))
+    with pytest.raises(Unprocessable, match=r"keeps its containers: files: name them in containers\[\]"):
+        await deploy(worker, {"files": [{"guest_path": "/a", "raw_value": "eA=="}]})

@@ -1,8 +1,20 @@
 """One machine config for each process group. What each section becomes stands in `golden/`."""
 
-from hawker.config import File, MachineConfig
+import pytest
+
+from hawker.config import File, Guest, MachineConfig
+from hawker.config.effective import Persist, persistence
+from hawker.config.machine import (
+    Container,
+    Init,
+    MachineCheck,
+    Mount,
+    Part,
+    RootfsConfig,
+    Service,
+)
 from hawker.flytoml.app_config import AppConfig
-from hawker.flytoml.machines import clamped, machine_configs, of_group, usual_port
+from hawker.flytoml.machines import KEPT, clamped, machine_configs, of_group, overlaid, usual_port
 from hawker.flytoml.reader import read_app_config
 
 
@@ -55,3 +67,79 @@ def test_a_check_takes_the_port_of_its_groups_http_service() -> None:
 
 def test_a_services_check_has_one_second_to_one_minute() -> None:
     assert [clamped(each) for each in (None, "10ms", "10s", "2m")] == [None, "1s", "10s", "1m0s"]
+
+
+SAID: dict[type[Part], set[str]] = {
+    MachineConfig: {"image", "env", "init", "guest", "size", "metadata", "files", "checks", "restart", "stop_config"}
+    | {"services", "mounts", "metrics", "statics"},
+    Init: {"exec", "entrypoint", "cmd", "swap_size_mb"},
+    Guest: {"cpu_kind", "cpus", "memory_mb", "gpu_kind", "gpus", "kernel_args"},
+    Mount: {"name", "path", "extend_threshold_percent", "add_size_gb", "size_gb_limit"},
+    MachineCheck: {"type", "port", "interval", "timeout", "grace_period", "method", "path", "protocol", "headers"}
+    | {"tls_skip_verify", "tls_server_name"},
+    Service: {"protocol", "internal_port", "ports", "concurrency", "autostart", "autostop", "min_machines_running"}
+    | {"checks"},
+    File: {"guest_path", "raw_value", "secret_name", "mode"},
+}
+"""What a file decides, whether it says it or not."""
+
+
+@pytest.mark.parametrize("part", SAID)
+def test_every_field_is_either_the_files_or_the_machines(part: type[Part]) -> None:
+    """Whoever adds a field to a config says here, or in `KEPT`, what a deploy makes of it."""
+    assert not KEPT[part] & SAID[part] and KEPT[part] | SAID[part] == set(part.__struct_fields__)
+
+
+def over(text: str, old: MachineConfig) -> MachineConfig:
+    return overlaid(machine(text), old)
+
+
+def test_a_root_filesystem_that_outlives_instances_stays_so() -> None:
+    kept = over("[[vm]]\nmemory = 512\n", MachineConfig(rootfs=RootfsConfig(persist="always", size_gb=3)))
+    assert kept.rootfs == RootfsConfig(persist="always", size_gb=3)
+    older = over("[[vm]]\nmemory = 512\n", MachineConfig(guest=Guest(cpus=4, persist_rootfs="always")))
+    assert persistence(older) is Persist.ALWAYS
+    assert older.guest is not None and (older.guest.cpus, older.guest.memory_mb) == (1, 512)
+
+
+def test_a_field_that_no_file_says_stays_at_every_level() -> None:
+    old = MachineConfig(
+        init=Init(tty=True, cmd=("old",)),
+        containers=(Container(name="a"),),
+        disable_machine_autostart=True,
+        schedule="daily",
+        checks={"up": MachineCheck(type="tcp", port=1, kind="informational"), "gone": MachineCheck(type="tcp", port=2)},
+        services=(Service(internal_port=80, force_instance_key="k", min_machines_running=3),),
+        mounts=(Mount(volume="vol_1", name="data", path="/old", size_gb=3),),
+        files=(File(guest_path="/up", digest="sha256:a", size=1), File(guest_path="/old", raw_value="eA==")),
+        metadata={"mine": "1", "fly_process_group": "app"},
+    )
+    text = """
+[http_service]
+internal_port = 80
+[checks.up]
+type = "tcp"
+port = 9
+[[mounts]]
+source = "data"
+destination = "/new"
+"""
+    kept = over(text, old)
+    assert kept.init == Init(tty=True)
+    assert kept.containers == old.containers and kept.disable_machine_autostart and kept.schedule == "daily"
+    assert kept.checks == {"up": MachineCheck(type="tcp", port=9, kind="informational")}
+    assert kept.services is not None and kept.services[0].force_instance_key == "k"
+    assert kept.services[0].min_machines_running is None
+    assert kept.mounts == (Mount(volume="vol_1", name="data", path="/new", size_gb=3),)
+    assert kept.files == (File(guest_path="/up", digest="sha256:a", size=1),)
+    assert kept.metadata == {"mine": "1", "fly_process_group": "app", "fly_platform_version": "v2"}
+
+
+def test_a_size_of_the_file_wins_over_the_machines_own() -> None:
+    old = MachineConfig(size="performance-2x", guest=Guest(cpus=2, memory_mb=4096, max_memory_mb=8192))
+    assert over("", old).guest == old.guest and over("", old).size == "performance-2x"
+    sized = over("[[vm]]\nmemory = 512\n", old)
+    assert sized.size is None
+    assert sized.guest == Guest(cpu_kind="shared", cpus=1, memory_mb=512, max_memory_mb=8192)
+    larger = over("[[vm]]\nmemory = '16gb'\n", old).guest
+    assert larger is not None and larger.max_memory_mb is None

@@ -10,13 +10,14 @@ import msgspec
 from msgspec.structs import replace
 
 from hawker.api.contract.machine import Machine
+from hawker.config import complaints
 from hawker.config.duration import parse_duration
 from hawker.config.effective import checks
 from hawker.config.machine import MachineConfig
 from hawker.config.service_rules import kept_only
 from hawker.errors import Unprocessable
 from hawker.flytoml.app_config import AppConfig, HawkerDeploy
-from hawker.flytoml.machines import GROUP, PLATFORM
+from hawker.flytoml.machines import GROUP, PLATFORM, overlaid
 from hawker.machine import GONE, State
 from hawker.record.deploy import DeployLimits, SlotBefore, SlotKind, SlotRecord, SlotState
 from hawker.value_object import ValueObject
@@ -196,6 +197,9 @@ def _refusals(wanted: WantedRelease, rows: Sequence[_Row]) -> list[str]:
                     f"machine {row.id} of group {group!r} has other volumes than the file says: a volume cannot be put"
                     " into a machine or taken out of it; destroy the machine first"
                 )
+            elif row.group == group and row.config.containers:  # which exclude some of what a file may say
+                found = complaints(overlaid(config, row.config))
+                said += [f"machine {row.id} of group {group!r} keeps its containers: {each}" for each in found]
     return said
 
 
@@ -293,7 +297,7 @@ def _created(
     like: _Row | None = None,
     cordoned: bool = False,
 ) -> SlotRecord:
-    full = stamped(wanted, _kept_of(like, config) if like else config)
+    full = stamped(wanted, _like(like, config) if like else config)
     return SlotRecord(
         number=0,
         kind=SlotKind.CREATE,
@@ -306,8 +310,15 @@ def _created(
     )
 
 
+def _like(row: _Row, config: MachineConfig) -> MachineConfig:
+    """Of a machine that is made beside `row`, or in its place: it gets no volume of the other."""
+    return replace(overlaid(config, row.config), mounts=config.mounts)
+
+
 def _canary(wanted: WantedRelease, row: _Row, config: MachineConfig) -> SlotRecord:
-    made = _created(wanted, row.group, replace(config, guest=config.guest or row.config.guest), row.region)
+    """It is what the others will be, and is destroyed by the deploy and nothing else."""
+    passing = replace(_like(row, config), schedule=None, standbys=None, auto_destroy=None)
+    made = _created(wanted, row.group, passing, row.region)
     return replace(made, kind=SlotKind.CANARY, cordoned=True)
 
 
@@ -323,17 +334,13 @@ def _second(wanted: WantedRelease, rows: Sequence[_Row], config: MachineConfig) 
 
 
 def _updated(wanted: WantedRelease, row: _Row, config: MachineConfig) -> SlotRecord:
-    kept = stamped(wanted, _kept_of(row, config))
-    mounts = [
-        replace(new, volume=old.volume) for new, old in zip(kept.mounts or (), row.config.mounts or (), strict=False)
-    ]
     return SlotRecord(
         number=0,
         kind=SlotKind.UPDATE,
         group=row.group,
         region=row.region,
         machine=row.id,
-        config=replace(kept, mounts=tuple(mounts) or None),
+        config=stamped(wanted, overlaid(config, row.config)),
         launch=row.is_warm,
         before=row.before,
         at=wanted.now,
@@ -350,21 +357,6 @@ def _destroyed(wanted: WantedRelease, row: _Row) -> SlotRecord:
         cordoned=row.cordoned,
         before=row.before,
         at=wanted.now,
-    )
-
-
-def _kept_of(row: _Row, config: MachineConfig) -> MachineConfig:
-    """What no file says, a machine keeps."""
-    old = row.config
-    metadata = {key: value for key, value in (old.metadata or {}).items() if not key.startswith("fly_")}
-    return replace(
-        config,
-        guest=config.guest or old.guest,
-        metadata={**metadata, **(config.metadata or {})},
-        schedule=old.schedule,
-        standbys=old.standbys,
-        auto_destroy=old.auto_destroy,
-        dns=config.dns or old.dns,
     )
 
 

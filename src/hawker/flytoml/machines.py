@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from hawker.config.duration import parse_duration
 from hawker.config.effective import PRESETS
+from hawker.config.effective import guest as size_of
 from hawker.config.machine import (
     File,
     Guest,
@@ -19,7 +21,9 @@ from hawker.config.machine import (
     MachineRestart,
     Metrics,
     Mount,
+    Part,
     Port,
+    RootfsConfig,
     Service,
     ServiceCheck,
     Static,
@@ -37,6 +41,7 @@ from hawker.flytoml.app_config import (
 )
 
 T = TypeVar("T")
+P = TypeVar("P", bound=Part)
 G = TypeVar("G", VmSize, RestartSection)
 
 GROUP = "fly_process_group"
@@ -253,3 +258,77 @@ def clamped(duration: str | None) -> str | None:
     if duration is None or LEAST_CHECK_S <= parse_duration(duration) <= MOST_CHECK_S:
         return duration
     return "1s" if parse_duration(duration) < LEAST_CHECK_S else "1m0s"
+
+
+# What the machines keep that are there.
+
+KEPT: Mapping[type[Part], frozenset[str]] = {
+    MachineConfig: frozenset(("processes", "containers", "volumes", "rootfs", "cache_drive", "schedule", "standbys"))
+    | {"auto_destroy", "dns", "spot", "disable_machine_autostart"},
+    Init: frozenset(("tty", "stdin", "kernel_args")),
+    Guest: frozenset(("max_memory_mb", "host_dedication_id", "persist_rootfs", "required_host_features")),
+    Mount: frozenset(("volume", "size_gb", "encrypted", "add_size_percent", "min_add_size_gb")),
+    MachineCheck: frozenset(("kind",)),
+    Service: frozenset(("force_instance_key", "force_instance_description")),
+    File: frozenset(("image_config", "digest", "size")),
+}
+"""The fields of a machine's config that a file does not say. Every other one is as the file says, and absent where it
+says nothing; `size` and `metadata` are looked at by themselves."""
+
+
+def overlaid(said: MachineConfig, old: MachineConfig) -> MachineConfig:
+    """The config of a machine that is there and has `old`, once it is brought to a file: what the file says, and what
+    no file says, as it was."""
+    own = {key: value for key, value in (old.metadata or {}).items() if not key.startswith("fly_")}
+    mounts = [_kept(new, had) for new, had in zip(said.mounts or (), old.mounts or (), strict=False)]
+    full = _kept(said, old)
+    return replace(
+        full,
+        guest=old.guest if said.guest is None else _grown(said.guest, old.guest),
+        size=old.size if said.guest is None else None,
+        rootfs=_rootfs(said, old),
+        metadata={**own, **(said.metadata or {})},
+        init=_kept(said.init or Init(), old.init) if old.init else said.init,
+        mounts=tuple(mounts) + (said.mounts or ())[len(mounts) :] or None,
+        checks=_checks_over(said.checks, old.checks or {}),
+        services=_services_over(said.services, old.services or ()),
+        files=_files_over(said.files or (), old.files or ()) or None,
+    )
+
+
+def _kept(said: P, old: P | None) -> P:
+    kept = {name: value for name in KEPT[type(said)] if (value := getattr(old, name, None)) is not None}
+    return replace(said, **{name: value for name, value in kept.items() if getattr(said, name) is None})
+
+
+def _grown(said: Guest, old: Guest | None) -> Guest:
+    """A machine that the file makes larger than it could be grown to, or gives a GPU, is not grown any more."""
+    kept = _kept(said, old)
+    most = kept.max_memory_mb if said.max_memory_mb is None else None
+    if most and (kept.gpu_kind or most < size_of(MachineConfig(guest=kept)).memory_mb):
+        return replace(kept, max_memory_mb=None)
+    return kept
+
+
+def _rootfs(said: MachineConfig, old: MachineConfig) -> RootfsConfig | None:
+    """The file's word on whether a root filesystem is kept is of the older field, which counts for less."""
+    if old.rootfs is None or said.guest is None or said.guest.persist_rootfs is None:
+        return old.rootfs
+    return replace(old.rootfs, persist=None)
+
+
+def _checks_over(
+    said: Mapping[str, MachineCheck] | None, old: Mapping[str, MachineCheck]
+) -> dict[str, MachineCheck] | None:
+    return {name: _kept(check, old.get(name)) for name, check in (said or {}).items()} or None
+
+
+def _services_over(said: tuple[Service, ...] | None, old: tuple[Service, ...]) -> tuple[Service, ...] | None:
+    had = {(each.protocol or "tcp", each.internal_port): each for each in old}
+    return tuple(_kept(each, had.get((each.protocol or "tcp", each.internal_port))) for each in said or ()) or None
+
+
+def _files_over(said: tuple[File, ...], old: tuple[File, ...]) -> tuple[File, ...]:
+    """Those of the file, and those that were uploaded or are an image's config, where the file names no other."""
+    named = {each.guest_path for each in said}
+    return said + tuple(each for each in old if each.guest_path not in named and (each.digest or each.image_config))
