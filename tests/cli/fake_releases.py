@@ -8,7 +8,7 @@ from hawker.api.contract.release import Release, ReleaseList
 from hawker.api.route import Call
 
 
-def release(version: int, status: str, definition: object = None) -> Release:
+def release(version: int, status: str, definition: object = None, *, pinned: bool = False) -> Release:
     at = datetime(2026, 1, 2, 3, 4, version, tzinfo=UTC)
     return Release(
         id=f"shop.{version}",
@@ -17,6 +17,7 @@ def release(version: int, status: str, definition: object = None) -> Release:
         status=status,
         strategy="rolling",
         image=f"registry.local/shop:{version}",
+        pinned=f"registry.local/shop:{version}@sha256:{version:064d}" if pinned else "",
         description="",
         user="ci",
         created_at=at,

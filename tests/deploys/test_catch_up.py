@@ -222,6 +222,19 @@ async def test_a_deploy_whose_client_was_killed_is_finished_taken_back_or_left(
     assert {each.state for each in found} == {State.STARTED}
 
 
+async def test_a_release_that_is_brought_back_has_the_image_that_its_tag_meant_then(worker: SimWorker) -> None:
+    await deploy(worker, WEB)
+    await ended(worker)
+    moved = worker.store.get(RELEASES, deploy_key(APP, 1))
+    assert moved is not None
+    await worker.store.write(lambda tx: tx.put(RELEASES, deploy_key(APP, 1), replace(moved, image="hawker/moved")))
+    await driven(worker, changed=True)
+    await worker.parts.deps.clock.sleep(SILENT_S + 1)
+    await CatchUp(table_of(worker.parts.deps), catch_up_of(worker.parts).intake, "back").look()
+    assert (await ended(worker, 3)).status == "complete"
+    assert {each.config.image for each in await machines(worker) if each.config} == {HELLO}
+
+
 async def test_a_client_that_holds_a_lease_is_there(worker: SimWorker) -> None:
     await deploy(worker, WEB)
     await ended(worker)

@@ -133,7 +133,7 @@ class Intake(ValueObject, frozen=True):
             raise Unprocessable(f"{len(plan.slots)} machines are more than the {MOST_SLOTS} that one deploy moves")
         await self._check_volumes(app, configs, plan, caller)
         await self._check_room(app, plan, caller)
-        accepted = self._accepted(wanted, plan, asked, definition, label, grant.name, behind)
+        accepted = self._accepted(wanted, plan, asked, image, definition, label, grant.name, behind)
         if plan.slots:
             accepted = replace(accepted, deploy=await self._with_tasks(wanted, accepted.deploy, image, body, grant))
         made = replace(accepted, warnings=(*warnings_of(config, configs, strategy), *_away(plan)))
@@ -272,6 +272,7 @@ class Intake(ValueObject, frozen=True):
         wanted: WantedRelease,
         plan: DeployPlan,
         image: str,
+        pinned: str,
         definition: bytes,
         label: str,
         user: str,
@@ -288,6 +289,7 @@ class Intake(ValueObject, frozen=True):
             user=user,
             created_at=now,
             updated_at=now,
+            pinned=pinned,
         )
         deploy = DeployRecord(
             version=wanted.version,

@@ -16,7 +16,7 @@ from hawker.api.contract.machine_operation import GET_LEASE
 from hawker.api.grant import Everything
 from hawker.deferred import deferred
 from hawker.deploys.deploy_table import DeployTable
-from hawker.deploys.releases import DRIVEN, ENDED, ReleaseStatus, moved
+from hawker.deploys.releases import DRIVEN, ENDED, ReleaseStatus, moved, pinned_of
 from hawker.errors import Fault, HawkerError, NoRoom, NoRoomAtVolume, NotFound
 from hawker.fsm import journal
 from hawker.log import bind
@@ -122,8 +122,7 @@ class CatchUp:
         back = [each.id for each in there if each.id in behind.late and plan.is_group(each)]
         if back:
             still_late = tuple(behind.late.difference(back))
-            pinned = msgspec.structs.replace(release, image=self._image_of(app, deploy) or release.image)
-            await self._begin(app, pinned, "hosts that were away are back", only=back, behind=still_late)
+            await self._begin(app, release, "hosts that were away are back", only=back, behind=still_late)
 
     def _behind(self, app: str, deploy: DeployRecord) -> _Behind:
         table = self._table
@@ -131,12 +130,6 @@ class CatchUp:
         late = {each.machine for each in skipped if each.kind is SlotKind.UPDATE}
         leaving = {each.machine for each in skipped if each.kind is SlotKind.DESTROY}
         return _Behind(frozenset(late | set(deploy.behind)), frozenset(leaving))
-
-    def _image_of(self, app: str, deploy: DeployRecord) -> str | None:
-        """With the digest that its name meant when the deploy was accepted."""
-        table = self._table
-        configs = (each.config for each in table.slots(table.store, app, deploy.version))
-        return next((config.image for config in configs if config is not None), None)
 
     async def _remove(self, app: str, deploy: DeployRecord, machine: Machine) -> None:
         table, params = self._table, MachineParams(app_name=app, machine_id=machine.id)
@@ -240,7 +233,7 @@ class CatchUp:
         strategy: Strategy = "immediate" if release.strategy == "immediate" else "rolling"
         body = CreateDeployRequest(
             definition=msgspec.json.decode(release.definition) if release.definition else {},
-            image=release.image or None,
+            image=pinned_of(self._store, app, release) or release.image or None,
             strategy=strategy,
             only_machines=None if only is None else tuple(only),
             skip_release_command=True,

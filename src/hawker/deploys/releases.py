@@ -8,7 +8,7 @@ from hawker.clock import Clock
 from hawker.errors import Conflict, NotFound, Unprocessable
 from hawker.fsm import journal
 from hawker.record.app import APPS, RELEASES, ReleaseRecord
-from hawker.record.deploy import DEPLOYS, deploy_key, deploy_resource
+from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, deploy_key, deploy_resource
 from hawker.store.contract import Reader, Store, Tx
 
 MAX_DEFINITION_BYTES = 256 * 1024
@@ -129,6 +129,15 @@ def unfinished(reader: Reader, app: str) -> frozenset[str]:
 def has_complete(reader: Reader, app: str) -> bool:
     """Whether the app was ever brought to a release."""
     return any(record.status == ReleaseStatus.COMPLETE for _, record in reader.scan(RELEASES, f"{app}/"))
+
+
+def pinned_of(reader: Reader, app: str, release: ReleaseRecord) -> str:
+    """The image of a release with the digest that it meant when its deploy was accepted; empty where none is known.
+    Deploys of older versions tell it by what they made of machines."""
+    if release.pinned:
+        return release.pinned
+    slots = reader.scan(DEPLOY_SLOTS, f"{deploy_key(app, release.version)}/")
+    return next((each.config.image or "" for _, each in slots if each.config is not None), "")
 
 
 def _version(record: ReleaseRecord) -> int:

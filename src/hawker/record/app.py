@@ -168,6 +168,9 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     user: str  # name of the token that made the release
     created_at: float
     updated_at: float
+    pinned: str = ""
+    """The reference with the digest that `image` meant when a deploy was accepted; empty for the release of a client
+    that drives deploys by itself, and in releases of older versions."""
 
 
 RELEASES = Bucket("releases", ReleaseRecord)  # app/version, in ten digits

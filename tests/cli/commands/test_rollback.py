@@ -42,3 +42,9 @@ def test_an_app_may_have_nothing_to_come_back_to(wanted: str | None) -> None:
     releases = (release(3, "complete", SOME), release(2, "failed", SOME), release(1, "complete"))
     with pytest.raises(Failure, match="has no"):
         chosen("shop", releases, wanted)
+
+
+def test_the_image_that_comes_back_is_the_one_that_its_tag_meant_then(hawker: Hawker, node: FakeNode) -> None:
+    node.releases = (release(3, "failed", SOME), release(2, "complete", SOME, pinned=True))
+    assert hawker("rollback", "-a", "shop").status == 0
+    assert node.call("create_deploy").body.image == f"registry.local/shop:2@sha256:{2:064d}"

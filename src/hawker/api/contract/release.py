@@ -27,6 +27,9 @@ class Release(Answer, frozen=True, kw_only=True):
     """The strategy of the deploy, as the release's maker named it; may be empty."""
     image: str
     """The reference of the image, as the release's maker named it; may be empty."""
+    pinned: str = ""
+    """The reference of the image with the digest that it had when the deploy was accepted, which a tag may not have any
+    more. Empty for a release that a client drove by itself; an image without a digest is named as in `image`."""
     description: str
     """A text for people, at most 2,000 characters; may be empty."""
     user: str

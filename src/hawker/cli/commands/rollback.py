@@ -41,7 +41,7 @@ def command(ctx: click.Context, version: str | None, app: str, strategy: Any, de
     wanted = chosen(app, releases, version)
     body = CreateDeployRequest(
         definition=msgspec.convert(wanted.definition, dict[str, Any]),
-        image=wanted.image or None,
+        image=wanted.pinned or wanted.image or None,
         strategy=strategy or ("immediate" if _is_broken(releases) else _strategy_of(wanted)),
         skip_release_command=True,
         lax=True,

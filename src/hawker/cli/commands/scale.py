@@ -47,7 +47,7 @@ def count_(ctx: click.Context, count: int, app: str, group: str, detach: bool, f
         raise Failure(f"app {app} has no complete release with a config: deploy it first", ExitStatus.NOT_FOUND)
     body = CreateDeployRequest(
         definition=msgspec.convert(found[0].definition, dict[str, Any]),
-        image=found[0].image or None,
+        image=found[0].pinned or found[0].image or None,
         strategy="rolling",
         counts={group: count},
         skip_release_command=True,
