@@ -218,3 +218,8 @@ async def test_a_file_that_the_containers_of_a_machine_exclude_is_refused(worker
     await reconfigured(worker, containers=(Container(name="a"),))
     with pytest.raises(Unprocessable, match=r"keeps its containers: files: name them in containers\[\]"):
         await deploy(worker, {"files": [{"guest_path": "/a", "raw_value": "eA=="}]})
+
+
+async def test_a_key_that_a_lax_reading_passes_over_is_a_warning_of_the_deploy(worker: SimWorker) -> None:
+    shown = await deploy(worker, {"vm": [{"memroy": "1gb"}]}, lax=True)
+    assert shown.warnings == ("vm[0].memroy is passed over: unknown key; did you mean memory?",)

@@ -143,3 +143,16 @@ def test_a_size_of_the_file_wins_over_the_machines_own() -> None:
     assert sized.guest == Guest(cpu_kind="shared", cpus=1, memory_mb=512, max_memory_mb=8192)
     larger = over("[[vm]]\nmemory = '16gb'\n", old).guest
     assert larger is not None and larger.max_memory_mb is None
+
+
+def test_memory_in_megabytes_wins_over_memory_as_flys_own_launch_writes_both() -> None:
+    written = "[[vm]]\nmemory = '1gb'\ncpu_kind = 'shared'\ncpus = 1\nmemory_mb = 2048\npersist_rootfs = 'always'\n"
+    assert machine(written).guest == Guest(cpu_kind="shared", cpus=1, memory_mb=2048, persist_rootfs="always")
+    assert machine("[[vm]]\nmemory_mb = 0\nmemory = '1gb'\n").guest == Guest(cpu_kind="shared", cpus=1, memory_mb=1024)
+    numbered = machine("[[vm]]\nmax_memory_mb = 512\npersist_rootfs = 3\n")
+    assert persistence(numbered) is Persist.ALWAYS and numbered.guest and numbered.guest.max_memory_mb == 512
+
+
+def test_a_word_of_the_file_on_the_root_filesystem_wins_over_the_machines_own() -> None:
+    kept = over("[[vm]]\npersist_rootfs = 'never'\n", MachineConfig(rootfs=RootfsConfig(persist="always", size_gb=3)))
+    assert persistence(kept) is Persist.NEVER and kept.rootfs == RootfsConfig(size_gb=3)

@@ -28,6 +28,20 @@ def test_a_lax_reader_takes_unknown_keys_with_a_warning() -> None:
     assert reading.config is not None and [each.warning for each in reading.problems] == [True]
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("persist_rootfs = 'sometimes'", "vm.persist_rootfs: must be never, restart, always"),
+        ("max_memory_mb = 100", "vm.max_memory_mb: must not be below"),
+        ("required_host_features = ['avx']", "vm[0].required_host_features: not served"),
+        ("memory_mb = '1gb'", "vm[0].memory_mb: wanted a number"),
+    ],
+)
+def test_a_size_that_is_not_served_is_refused_by_name(line: str, said: str) -> None:
+    (problem,) = read_app_config(f"[[vm]]\n{line}\n", ".toml").problems
+    assert f"{problem.path}: {problem.text}".startswith(said) and not problem.warning
+
+
 def test_the_current_spelling_wins_over_an_older_one() -> None:
     reading = read_app_config("[mounts]\nsource = 'a'\n[mount]\nsource = 'b'\n", ".toml")
     assert "mount" in {problem.path for problem in reading.problems}

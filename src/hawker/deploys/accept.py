@@ -50,6 +50,7 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.flytoml.app_config import AppConfig
 from hawker.flytoml.machines import machine_configs
 from hawker.flytoml.reader import read_app_config
+from hawker.flytoml.shape import UNKNOWN_KEY
 from hawker.fsm.contract import WhenBusy
 from hawker.fsm.runner import Runner
 from hawker.image.reference import RegistryReference, parse
@@ -94,7 +95,7 @@ class Intake(ValueObject, frozen=True):
         if not body.supersede or body.dry_run:
             check_free(self.table.store, app, self.clock.now())
         definition = msgspec.json.encode(body.definition or {})
-        config = await in_thread(Pool.BODIES, partial(_read, lax=bool(body.lax)), definition)
+        config, passed_over = await in_thread(Pool.BODIES, partial(_read, lax=bool(body.lax)), definition)
         caller, asked = self.fleet.caller, body.image or (config.build.image if config.build else None)
         if not asked:
             raise Unprocessable("there is no image: give one, or name it in [build] image; nothing is built here")
@@ -136,7 +137,7 @@ class Intake(ValueObject, frozen=True):
         accepted = self._accepted(wanted, plan, asked, image, definition, label, grant.name, behind)
         if plan.slots:
             accepted = replace(accepted, deploy=await self._with_tasks(wanted, accepted.deploy, image, body, grant))
-        made = replace(accepted, warnings=(*warnings_of(config, configs, strategy), *_away(plan)))
+        made = replace(accepted, warnings=(*passed_over, *warnings_of(config, configs, strategy), *_away(plan)))
         if not body.dry_run:
             made = await self._with_voters(app, made)
             await self.table.store.write(lambda tx: self._begin(tx, app, made))
@@ -327,15 +328,16 @@ def _away(plan: DeployPlan) -> list[str]:
     ]
 
 
-def _read(definition: bytes, *, lax: bool) -> AppConfig:
-    """Raises `Unprocessable` with every error at once."""
+def _read(definition: bytes, *, lax: bool) -> tuple[AppConfig, tuple[str, ...]]:
+    """With what is said of the keys that `lax` passes over. Raises `Unprocessable` with every error at once."""
     reading = read_app_config(definition.decode(), ".json", lax=lax)
     texts = [(f"{each.path}: " if each.path else "") + each.text for each in reading.problems if not each.warning]
     if reading.config is None:
         raise Unprocessable("; ".join(texts)[:MOST_TEXT])
     if any(file.local_path for file in reading.config.files or ()):
         raise BadRequest("files: a node has no local_path: send the content as raw_value")
-    return reading.config
+    unknown = [each for each in reading.problems if each.text.startswith(UNKNOWN_KEY)] if lax else []
+    return reading.config, tuple(f"{each.path} is passed over: {each.text}" for each in unknown)
 
 
 async def _machines(app: str, caller: Caller) -> list[Machine]:

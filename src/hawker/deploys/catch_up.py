@@ -240,7 +240,9 @@ class CatchUp:
             lax=True,
             label=label,
         )
-        await self.intake().accept(app, body, Everything("hawker"), behind)
+        accepted = await self.intake().accept(app, body, Everything("hawker"), behind)
+        for warning in accepted.warnings:
+            _log.warning("a release asks for what it does not get", extra={"app": app, "warning": warning})
 
     async def _machines(self, app: str) -> list[Machine]:
         page = await self.intake().fleet.caller.call(LIST_MACHINES, params=AppParams(app_name=app))

@@ -136,7 +136,7 @@ def _command_guest(wanted: WantedRelease) -> Guest:
     return Guest(
         cpu_kind=vm.cpu_kind or usual.cpu_kind,
         cpus=vm.cpus or usual.cpus,
-        memory_mb=vm.memory or usual.memory_mb,
+        memory_mb=vm.memory_mib or usual.memory_mb,
     )
 
 

@@ -32,16 +32,25 @@ class BuildSection(Part, frozen=True, kw_only=True):
 
 
 class VmSize(Part, frozen=True, kw_only=True):
-    """`size` is a preset such as shared-cpu-1x; the others replace parts of it. `memory` is MiB."""
+    """`size` is a preset such as shared-cpu-1x; the others replace parts of it. `memory` is MiB, and `memory_mb` wins
+    over it; the others are those of a machine's `guest`."""
 
     size: str | None = None
     memory: Mib | None = None
+    memory_mb: int | None = None
+    max_memory_mb: int | None = None
     cpus: int | None = None
     cpu_kind: Literal["shared", "performance"] | None = None
     gpu_kind: str | None = None
     gpus: int | None = None
     kernel_args: tuple[str, ...] | None = None
+    persist_rootfs: Text | None = None
     processes: Groups = None
+
+    @property
+    def memory_mib(self) -> int | None:
+        """What the file says of it; 0 says nothing."""
+        return self.memory_mb or self.memory
 
 
 class Deploy(Part, frozen=True, kw_only=True):

@@ -146,10 +146,12 @@ def _guest(vm: VmSize | None) -> Guest | None:
     return Guest(
         cpu_kind=kind,
         cpus=vm.cpus or preset.cpus,
-        memory_mb=vm.memory or preset.memory_mb,
+        memory_mb=vm.memory_mib or preset.memory_mb,
+        max_memory_mb=vm.max_memory_mb or None,
         gpu_kind=vm.gpu_kind,
         gpus=vm.gpus,
         kernel_args=vm.kernel_args,
+        persist_rootfs=vm.persist_rootfs,
     )
 
 
@@ -272,8 +274,8 @@ KEPT: Mapping[type[Part], frozenset[str]] = {
     Service: frozenset(("force_instance_key", "force_instance_description")),
     File: frozenset(("image_config", "digest", "size")),
 }
-"""The fields of a machine's config that a file does not say. Every other one is as the file says, and absent where it
-says nothing; `size` and `metadata` are looked at by themselves."""
+"""The fields of a machine's config that stay as they are where a file does not say them, or cannot. Every other one is
+as the file says, and absent where it says nothing; `size` and `metadata` are looked at by themselves."""
 
 
 def overlaid(said: MachineConfig, old: MachineConfig) -> MachineConfig:

@@ -24,6 +24,8 @@ _BUILD = "images are not built here: build it elsewhere and give the image"
 REFUSED: Mapping[str, str] = {
     "host_dedication_id": "not served: hosts are not dedicated",
     "vm[].host_dedication_id": "not served: hosts are not dedicated",
+    "vm[].required_host_features": "not served: hosts declare no features",
+    "deploy.release_command_vm.host_dedication_id": "not served: hosts are not dedicated",
     "services[].script_checks": "not served: a check is tcp or http; machine_checks run a command at a deploy",
     "statics[].tigris_bucket": "not served: files come from the machine itself",
     "machine_config": "not served: write what it says as sections of this file",

@@ -28,6 +28,8 @@ class Spelling(StrEnum):
     GB = "gb"
 
 
+UNKNOWN_KEY = "unknown key"
+"""How the text of a problem opens that names a key that no section has."""
 _MIB_UNITS = {"": 1, "m": 1, "mb": 1, "mib": 1, "g": 1024, "gb": 1024, "gib": 1024}
 _GB_UNITS = {"": 1, "g": 1, "gb": 1, "gib": 1, "t": 1024, "tb": 1024, "tib": 1024}
 
@@ -71,7 +73,7 @@ def _struct(node: Located, kind: inspect.Type, path: Path, problems: Problems) -
     given: dict[str, Any] = {}
     for key, inner in node.value.items():
         if (field := fields.get(key)) is None:
-            said = "unknown key" if problems.full else _unknown(key, list(fields))
+            said = UNKNOWN_KEY if problems.full else _unknown(key, list(fields))
             problems.add((*path, key), said, warning=problems.lax)
         else:
             given[field.name] = _value(inner, field.type, (*path, key), problems)
@@ -80,7 +82,7 @@ def _struct(node: Located, kind: inspect.Type, path: Path, problems: Problems) -
 
 def _unknown(key: str, known: list[str]) -> str:
     near = get_close_matches(key[:80], known, 1)
-    return f"unknown key; did you mean {near[0]}?" if near else "unknown key"
+    return f"{UNKNOWN_KEY}; did you mean {near[0]}?" if near else UNKNOWN_KEY
 
 
 def _list(node: Located, kind: inspect.VarTupleType, path: Path, problems: Problems) -> Any:
