@@ -75,6 +75,20 @@ def test_the_content_of_local_files_goes_along(hawker: Hawker, node: FakeNode, f
     assert (body.definition or {})["files"] == [{"guest_path": "/etc/motd", "raw_value": "aGVsbG8="}]
 
 
+def test_a_single_table_of_files_is_a_list_of_one(hawker: Hawker, node: FakeNode, file: Path) -> None:
+    file.write_text(FILE + "[files]\nguest_path = '/a'\nlocal_path = 'fly.toml'\n")
+    assert hawker("deploy", "--detach").status == 0
+    (sent,) = (node.call("create_deploy").body.definition or {})["files"]
+    assert sent["guest_path"] == "/a" and sent["raw_value"] and "local_path" not in sent
+
+
+def test_an_empty_deploy_section_is_paced_by_options(hawker: Hawker, node: FakeNode, file: Path) -> None:
+    path = file.with_name("fly.yaml")
+    path.write_text("app: shop\nbuild:\n  image: registry.local/shop:4\ndeploy:\n")
+    assert hawker("deploy", "--detach", "-c", "fly.yaml", "--wait-timeout", "2m").status == 0
+    assert (node.call("create_deploy").body.definition or {})["deploy"] == {"wait_timeout": "2m"}
+
+
 def test_a_first_deploy_makes_the_app(hawker: Hawker, node: FakeNode, file: Path) -> None:
     node.failures["get_app"] = NotFound("app not found")
     assert "created app shop" in hawker("deploy", "--detach").err

@@ -159,7 +159,7 @@ def command(
     definition = definition_of(found)
     paced = {"wait_timeout": wait_timeout, "max_unavailable": max_unavailable}
     if given := {key: value for key, value in paced.items() if value is not None}:
-        definition["deploy"] = {**definition.get("deploy", {}), **given}
+        definition["deploy"] = {**(definition.get("deploy") or {}), **given}
     body = CreateDeployRequest(
         definition=definition,
         image=image,
@@ -191,7 +191,9 @@ def definition_of(found: FlyFile) -> dict[str, Any]:
     document = msgspec.convert(found.document, dict[str, Any])
     content = found.local_files()
     if content:
-        document["files"] = [_with_content(file, content) for file in document["files"]]
+        files = document["files"]
+        several = files if isinstance(files, list) else [files]  # one table where a list is meant
+        document["files"] = [_with_content(file, content) for file in several if file is not None]
     return document
 
 
