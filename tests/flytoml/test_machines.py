@@ -53,6 +53,13 @@ def test_a_local_file_becomes_its_content() -> None:
     assert machine_configs(config, local={"b": b"hi"})["app"].files == (File(guest_path="/a", raw_value="aGk="),)
 
 
+@pytest.mark.parametrize("source", ["local_path = ''", "secret_name = ''"])
+def test_a_file_without_a_source_leaves_the_images_own_alone(source: str) -> None:
+    assert machine(f"[[files]]\nguest_path = '/etc/motd'\n{source}\n").files is None
+    empty = machine("[[files]]\nguest_path = '/etc/motd'\nraw_value = ''\n").files
+    assert empty == (File(guest_path="/etc/motd", raw_value=""),)
+
+
 def test_the_region_and_the_group_win_over_env() -> None:
     text = "primary_region = 'ams'\n[env]\nPRIMARY_REGION = 'x'\nFLY_PROCESS_GROUP = 'y'\n"
     assert machine(text).env == {"PRIMARY_REGION": "ams", "FLY_PROCESS_GROUP": "app"}

@@ -151,7 +151,8 @@ class ServiceSection(Part, frozen=True, kw_only=True):
 
 
 class FileSection(Part, frozen=True, kw_only=True):
-    """`raw_value` is base64; `local_path` a file beside the document, which the command reads."""
+    """`raw_value` is base64, and empty for an empty file; `local_path` a file beside the document, which the command
+    reads."""
 
     guest_path: str | None = None
     local_path: str | None = None
@@ -159,6 +160,11 @@ class FileSection(Part, frozen=True, kw_only=True):
     secret_name: str | None = None
     mode: int | None = None
     processes: Groups = None
+
+    @property
+    def is_none(self) -> bool:
+        """Whether its source is there and empty: the image's own file stays as it is."""
+        return self.raw_value is None and not self.local_path and not self.secret_name
 
 
 class RestartSection(Part, frozen=True, kw_only=True):

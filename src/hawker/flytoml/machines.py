@@ -72,7 +72,7 @@ def _machine(config: AppConfig, group: str, image: str | None, local: Mapping[st
         init=_init(config, group),
         guest=_guest(_for(config.vm, group)),
         metadata={**PLATFORM, GROUP: group},
-        files=tuple(_file(file, local) for file in _mine(config.files, group, config)) or None,
+        files=tuple(_file(file, local) for file in _mine(config.files, group, config) if not file.is_none) or None,
         checks=_checks(config, group),
         restart=None if restart is None else _restart(restart.policy, restart.retries),
         stop_config=_stop(config),
