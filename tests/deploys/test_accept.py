@@ -38,6 +38,20 @@ pytestmark = pytest.mark.anyio
         ({"files": [{"guest_path": "/a", "secret_name": "NOPE"}]}, {}, "has no such secret"),
         ({"files": [{"guest_path": "/a", "local_path": "a"}]}, {}, "no local_path"),
         ({"mounts": [{"source": "data", "destination": "/data"}]}, {}, "hawker volumes create data -a stall"),
+        (
+            {
+                "primary_region": "local",
+                "mounts": {
+                    "source": "data",
+                    "destination": "/data",
+                    "initial_size": "20gb",
+                    "snapshot_retention": 9,
+                    "scheduled_snapshots": False,
+                },
+            },
+            {},
+            "-a stall -r local --size 20 --snapshot-retention 9 --no-scheduled-snapshots`",
+        ),
         ({"mounts": [{"source": "data", "destination": "/data"}]}, {"strategy": "canary"}, "cannot have"),
         ({}, {"label": "x" * 2001}, "description"),
         ({}, {"image": "oci:/nowhere"}, "nowhere"),

@@ -47,7 +47,7 @@ from hawker.deploys.tasks import command_of, machine_checks_of, seed_of
 from hawker.deploys.voters import CoordinatingNodes, capable_voters
 from hawker.errors import BadRequest, Conflict, Fault, NoRoom, NotFound, Unavailable, Unprocessable, WrongState
 from hawker.fair.threads import Pool, in_thread
-from hawker.flytoml.app_config import AppConfig
+from hawker.flytoml.app_config import AppConfig, MountSection
 from hawker.flytoml.machines import machine_configs
 from hawker.flytoml.reader import read_app_config
 from hawker.flytoml.shape import UNKNOWN_KEY
@@ -132,7 +132,7 @@ class Intake(ValueObject, frozen=True):
             plan = planned(replace(wanted, now=self.clock.now()), await _machines(app, caller))
         if len(plan.slots) > MOST_SLOTS:
             raise Unprocessable(f"{len(plan.slots)} machines are more than the {MOST_SLOTS} that one deploy moves")
-        await self._check_volumes(app, configs, plan, caller)
+        await self._check_volumes(app, config, plan, caller)
         await self._check_room(app, plan, caller)
         accepted = self._accepted(wanted, plan, asked, image, definition, label, grant.name, behind)
         if plan.slots:
@@ -215,9 +215,7 @@ class Intake(ValueObject, frozen=True):
             ),
         )
 
-    async def _check_volumes(
-        self, app: str, configs: dict[str, MachineConfig], plan: DeployPlan, caller: Caller
-    ) -> None:
+    async def _check_volumes(self, app: str, config: AppConfig, plan: DeployPlan, caller: Caller) -> None:
         """Each machine that is to be made with a volume has a free one."""
         names = [
             (mount.name, slot.region)
@@ -232,10 +230,10 @@ class Intake(ValueObject, frozen=True):
         for name, region in names:
             found = next((each for each in free if each.name == name and region in (None, each.region)), None)
             if found is None:
-                where = f" -r {region}" if region else ""
+                words = (f" -r {region}" if region else "") + _volume_words(config, name)
                 raise Unprocessable(
                     f"mounts: app '{app}' has no free volume {name!r}: make one with"
-                    f" `hawker volumes create {name} -a {app}{where}`"
+                    f" `hawker volumes create {name} -a {app}{words}`"
                 )
             free.remove(found)
 
@@ -317,6 +315,15 @@ class Intake(ValueObject, frozen=True):
         if added(tx, app, made.release).version != made.release.version:
             raise Conflict(f"another release of app '{app}' was made at the same moment: try again")
         self.table.insert(tx, app, made.deploy, made.plan.slots)
+
+
+def _volume_words(config: AppConfig, name: str | None) -> str:
+    """The options with which a volume is made as the file wants it."""
+    mount = next((each for each in config.mounts or () if each.source == name), MountSection())
+    words = f" --size {mount.initial_size}" if mount.initial_size else ""
+    words += f" --snapshot-retention {mount.snapshot_retention}" if mount.snapshot_retention else ""
+    no = "" if mount.scheduled_snapshots else "no-"
+    return words + (f" --{no}scheduled-snapshots" if mount.scheduled_snapshots is not None else "")
 
 
 def _away(plan: DeployPlan) -> list[str]:
