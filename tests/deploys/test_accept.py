@@ -4,8 +4,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hawker.api.contract.app import AppParams
+from hawker.api.contract.deploy import CreateDeployRequest
 from hawker.api.contract.machine import (
     CREATE_MACHINE,
     UPDATE_MACHINE,
@@ -14,15 +16,18 @@ from hawker.api.contract.machine import (
     MachineParams,
     UpdateMachineRequest,
 )
+from hawker.api.grant import Everything
 from hawker.config.machine import Container, RootfsConfig
 from hawker.deploys.flows import DEPLOY, DeployInput
 from hawker.deploys.releases import CLIENT_GONE_S, ReleaseTable, check_free
 from hawker.errors import Conflict, HawkerError, Unprocessable
 from hawker.fsm.contract import WhenBusy
-from hawker.record.app import RELEASES
+from hawker.ids import AppName
+from hawker.record.app import CERTIFICATE_ORDERS, RELEASES, CertificateOrder
 from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, deploy_key, deploy_resource
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.store.contract import Tx
+from hawker.up.wiring import catch_up_of
 from tests.deploys.deploying import WEB, deploy, ended, groups, machines
 
 pytestmark = pytest.mark.anyio
@@ -237,3 +242,29 @@ async def test_a_file_that_the_containers_of_a_machine_exclude_is_refused(worker
 async def test_a_key_that_a_lax_reading_passes_over_is_a_warning_of_the_deploy(worker: SimWorker) -> None:
     shown = await deploy(worker, {"vm": [{"memroy": "1gb"}]}, lax=True)
     assert shown.warnings == ("vm[0].memroy is passed over: unknown key; did you mean memory?",)
+
+
+HTTPS = {"http_service": {"internal_port": 8080, "force_https": True}}
+
+
+async def test_a_redirect_to_https_without_a_certificate_is_a_warning(worker: SimWorker) -> None:
+    (said,) = (await deploy(worker, HTTPS, dry_run=True)).warnings
+    assert "`hawker certs add HOST -a stall`" in said and "force_https = false" in said
+    signed = {"internal_port": 8080, "force_https": True, "tls_options": {"default_self_signed": True}}
+    assert (await deploy(worker, {"http_service": signed}, dry_run=True)).warnings == ()
+    assert (await deploy(worker, {"http_service": {"internal_port": 8080}}, dry_run=True)).warnings == ()
+
+
+@pytest.mark.parametrize("owner", ["stall", "other"])
+async def test_a_certificate_that_is_ordered_for_the_app_is_enough(worker: SimWorker, owner: str) -> None:
+    order = CertificateOrder(hostname="shop.example.com", app=AppName(owner), created_at=1.0)
+    await worker.store.write(lambda tx: tx.put(CERTIFICATE_ORDERS, order.hostname, order))
+    assert bool((await deploy(worker, HTTPS, dry_run=True)).warnings) is (owner == "other")
+
+
+async def test_a_domain_of_the_platform_covers_every_app(worker: SimWorker) -> None:
+    intake = catch_up_of(worker.parts).intake()
+    body = CreateDeployRequest(definition=HTTPS, image="hawker/hello", dry_run=True)
+    assert (await intake.accept("stall", body, Everything("ann"))).warnings
+    of_a_domain = replace(intake, domain="apps.example.com")
+    assert (await of_a_domain.accept("stall", body, Everything("ann"))).warnings == ()

@@ -2,7 +2,7 @@
 and the run; until that nothing is touched, and no number is used up.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -38,6 +38,7 @@ from hawker.deploys.plan import (
     DeployScope,
     WantedRelease,
     limits_of,
+    needs_certificate,
     planned,
     warnings_of,
     waves_of,
@@ -55,7 +56,7 @@ from hawker.fsm.contract import WhenBusy
 from hawker.fsm.runner import Runner
 from hawker.image.reference import RegistryReference, parse
 from hawker.permission import DEPLOYING, Attempt
-from hawker.record.app import APPS, ReleaseRecord
+from hawker.record.app import APPS, CERTIFICATE_ORDERS, CERTIFICATES, ReleaseRecord
 from hawker.record.deploy import DeployRecord, SlotKind, SlotRecord, deploy_resource
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Tx
@@ -77,7 +78,7 @@ class Accepted(ValueObject, frozen=True, kw_only=True):
 
 class Intake(ValueObject, frozen=True):
     """The place where a node's deploys begin. `nodes` raises `Unavailable` on a node that is alone. `registries`, those
-    of the settings, may be anywhere."""
+    of the settings, may be anywhere. With a `domain` each app has a name that a certificate of the platform covers."""
 
     table: DeployTable
     clock: Clock
@@ -86,6 +87,7 @@ class Intake(ValueObject, frozen=True):
     runner: Runner[Any]
     nodes: Callable[[], CoordinatingNodes]
     registries: Container[str] = msgspec.field(default=())
+    domain: str | None = None
 
     async def accept(self, app: str, body: CreateDeployRequest, grant: Grant, behind: tuple[str, ...] = ()) -> Accepted:
         """`behind` are machines whose hosts are away, beside those that are seen to be. Raises `Conflict` when another
@@ -137,12 +139,27 @@ class Intake(ValueObject, frozen=True):
         accepted = self._accepted(wanted, plan, asked, image, definition, label, grant.name, behind)
         if plan.slots:
             accepted = replace(accepted, deploy=await self._with_tasks(wanted, accepted.deploy, image, body, grant))
-        made = replace(accepted, warnings=(*passed_over, *warnings_of(config, configs, strategy), *_away(plan)))
+        said = (*passed_over, *warnings_of(config, configs, strategy), *self._uncertified(app, configs), *_away(plan))
+        made = replace(accepted, warnings=said)
         if not body.dry_run:
             made = await self._with_voters(app, made)
             await self.table.store.write(lambda tx: self._begin(tx, app, made))
             await self._kept(app, made.deploy)
         return made
+
+    def _uncertified(self, app: str, configs: Mapping[str, MachineConfig]) -> list[str]:
+        """The app's home keeps its certificates, and this is it."""
+        if self.domain is not None or not any(map(needs_certificate, configs.values())):
+            return []
+        store = self.table.store
+        owners = {each.app for _, each in store.scan(CERTIFICATES)}
+        if app in owners or any(each.app == app for _, each in store.scan(CERTIFICATE_ORDERS)):
+            return []
+        return [
+            f"force_https: app '{app}' has no certificate, so HTTP is answered with a redirect to an HTTPS that fails:"
+            f" order one with `hawker certs add HOST -a {app}`, import one with `hawker certs import HOST -a {app}`,"
+            " or set force_https = false"
+        ]
 
     async def _supersede(self, app: str) -> None:
         """Ends what is under way where it is, whoever coordinates it; one that goes back comes to its end. Raises

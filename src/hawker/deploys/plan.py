@@ -437,6 +437,13 @@ def warnings_of(config: AppConfig, configs: Mapping[str, MachineConfig], strateg
     return tuple(said)
 
 
+def needs_certificate(config: MachineConfig) -> bool:
+    """Whether a port sends clients to HTTPS, where only a certificate answers them."""
+    ports = [port for service in config.services or () for port in service.ports or ()]
+    signed = any(port.tls_options is not None and port.tls_options.default_self_signed for port in ports)
+    return not signed and any(port.force_https for port in ports)
+
+
 def heads_of(slots: Sequence[SlotRecord], left: Sequence[SlotRecord]) -> list[list[SlotRecord]]:
     """The slots of `left` that go alone: the first one, unless one has proven itself, and then the first of each region
     in which none has."""

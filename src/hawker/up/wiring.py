@@ -94,9 +94,17 @@ def catch_up_of(worker: AssembledWorker) -> "catch_up.CatchUp":
 
 def _intake_of(worker: AssembledWorker) -> "accept.Intake":
     deps = worker.deps
-    registries = deps.settings.listed_registries
     table, others = table_of(deps), deps.others
-    return accept.Intake(table, deps.clock, deps.fleet, deps.secrets, worker.runner, lambda: others.there, registries)
+    return accept.Intake(
+        table,
+        deps.clock,
+        deps.fleet,
+        deps.secrets,
+        worker.runner,
+        lambda: others.there,
+        deps.settings.listed_registries,
+        deps.settings.domain,
+    )
 
 
 def _members(fleet: "Fleet | None") -> Sequence[Member]:
