@@ -77,6 +77,13 @@ def test_bucket_passes_never_more_than_the_burst_and_the_rate_allow_in_any_time(
             assert last <= USUAL.burst + (end - begin) * USUAL.per_s + 1e-3
 
 
+def test_an_amount_is_taken_whole_or_not_at_all() -> None:
+    buckets = TokenBuckets(Allowance(10, 20))
+    assert buckets.take(b"a", 0.0, 15) and not buckets.take(b"a", 0.0, 6)
+    assert buckets.wait_s(b"a", 0.0, 6) == pytest.approx(0.1) and buckets.take(b"a", 0.0, 5)
+    assert buckets.take(b"b", 0.0, 50) and not buckets.take(b"b", 3.0) and buckets.take(b"b", 3.2)
+
+
 def test_one_bucket_passes_its_burst_and_then_its_rate() -> None:
     bucket = TokenBucket(Allowance(10, 20))
     assert sum(bucket.take(1, 0.0) for _ in range(30)) == 20

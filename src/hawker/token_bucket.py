@@ -65,10 +65,10 @@ class TokenBuckets:
     def __len__(self) -> int:
         return len(self._full_at)
 
-    def take(self, key: bytes, now: float) -> bool:
-        """Whether there was a token; refusing costs none."""
+    def take(self, key: bytes, now: float, amount: float = 1) -> bool:
+        """Whether `amount` tokens were there, which are taken then; refusing costs none."""
         self._forget(now)
-        full_at = self._allowance.full_at(self._full_at.get(key, now), now, 1)
+        full_at = self._allowance.full_at(self._full_at.get(key, now), now, amount)
         if full_at is None:
             return False
         self._full_at[key] = full_at
@@ -77,9 +77,9 @@ class TokenBuckets:
             self._full_at.popitem(last=False)
         return True
 
-    def wait_s(self, key: bytes, now: float) -> float:
-        """Seconds until there is a token again, if nobody else takes it."""
-        rest_s = (self._allowance.burst - 1) / self._allowance.per_s
+    def wait_s(self, key: bytes, now: float, amount: float = 1) -> float:
+        """Seconds until `amount` would fit, if nothing else is taken."""
+        rest_s = max(0.0, self._allowance.burst - amount) / self._allowance.per_s
         return max(0.0, self._full_at.get(key, now) - now - rest_s)
 
     def _forget(self, now: float) -> None:

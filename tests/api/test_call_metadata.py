@@ -9,8 +9,11 @@ from hawker.api.call_metadata import (
     MAX_CALLER,
     CallMetadata,
     place_of,
+    read_behalf,
     read_deadline,
     read_name,
+    read_tokens,
+    written_behalf,
     written_deadline,
     written_name,
 )
@@ -74,6 +77,24 @@ def test_any_name_travels_in_a_header_and_is_bounded(name: str) -> None:
 
 def test_a_hostile_name_is_cut() -> None:
     assert len(read_name("%41" * 100_000)) == MAX_CALLER
+
+
+@given(st.text(), st.lists(st.from_regex(r"[0-9a-f]{24}", fullmatch=True), min_size=1, max_size=17).map(tuple))
+def test_a_caller_is_read_as_it_was_written(name: str, token_ids: tuple[str, ...]) -> None:
+    assert read_behalf(written_behalf(name, token_ids)) == (name, token_ids)
+
+
+@given(st.text())
+def test_a_name_makes_no_token(name: str) -> None:
+    forged = f"{name}\n{'0' * 24}"
+    assert read_behalf(written_behalf(forged, ("1" * 24,))) == (forged, ("1" * 24,))
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "x", "0" * 23, "0" * 25, "A" * 24, ",".join(["0" * 24] * 18), "0" * 24 + "\n"]
+)
+def test_a_header_that_is_no_list_of_tokens_names_none(text: str | None) -> None:
+    assert read_tokens(text) == ()
 
 
 @pytest.mark.parametrize(("text", "left_s"), [(None, None), ("", None), ("0", 0.0), ("1500", 1.5)])

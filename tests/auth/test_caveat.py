@@ -88,3 +88,4 @@ def test_a_caveat_not_understood_is_refused(data: bytes) -> None:
 def test_the_first_holder_counts() -> None:
     assert holder_of((Holder("ann"), Holder("eve"))) == "ann"
     assert holder_of((Apps(("a",)),)) == ""
+    assert holder_of((Holder("root"), Holder("eve"))) == "" and holder_of((Holder("root of acme"),)) == "root of acme"

@@ -12,6 +12,7 @@ class Tenant:
     """Good for an app and what belongs to it, as a narrowed token is."""
 
     name = "alpha"
+    token_ids = ()
     root = False
 
     def permits(self, attempt: Attempt) -> bool:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from hawker.api.grant import Grant
+from hawker.api.grant import Grant, share_key
 from hawker.auth.caveat import Actions, Apps, Caveat, Expires, Holder, Orgs, Sources
 from hawker.auth.macaroon import Macaroon, key_of, mint, narrow, to_text
 from hawker.auth.tokens import Revocations, Tokens, load_or_create_token
@@ -122,6 +122,27 @@ async def test_the_address_of_the_caller_counts() -> None:
     token = made(Sources(("10.0.0.0/8",)))
     assert (await granted(token)).permits(Attempt(Action.READ))
     assert not (await granted(token, source="192.0.2.1")).permits(Attempt(Action.READ))
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "root", "Root", " node", "broker", "deploy", "spares", "token 0123", "node 1"]
+)
+async def test_a_name_of_hawkers_own_is_no_name_of_a_token(name: str) -> None:
+    token = made(*APP_READER, Holder(name), Holder("eve"))
+    assert (await granted(token)).name == f"token {token.id}"
+
+
+async def test_a_share_is_that_of_the_token_that_was_given_whatever_its_holder_makes_of_it() -> None:
+    given, others = made(*APP_READER, Holder("ann")), made(*APP_READER, Holder("bob"), nonce=b"m" * 16)
+    made_up = [narrow(made(*APP_READER), Holder(name)) for name in ("ann", "bob", "eve")]
+    shares = {share_key(await granted(token)) for token in (given, *made_up, narrow(given, Actions("r")))}
+    assert shares == {f"token {made().id}"} and share_key(await granted(others)) not in shares
+
+
+async def test_a_grant_tells_the_first_id_of_the_chain_and_the_tokens_that_were_shown() -> None:
+    one, two = made(*APP_READER), made(Apps(("b",)), nonce=b"m" * 16)
+    assert (await granted(made(root="hwk_2"), one, two)).token_ids == (made().id, one.id, two.id)
+    assert (await tokens()(f"Bearer {ROOT}", "")).token_ids == ()
 
 
 @pytest.mark.parametrize(

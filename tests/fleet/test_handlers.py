@@ -167,6 +167,7 @@ class Named:
 
     name = "root"
     root = False
+    token_ids = ()
 
     def check(self, attempt: Attempt) -> None:
         return None

@@ -49,6 +49,7 @@ class NoControl:
     """The grant of a token that may do anything but control."""
 
     name = "bob"
+    token_ids = ()
     root = False
 
     def check(self, attempt: Attempt) -> None:

@@ -91,7 +91,7 @@ async def test_a_machine_whose_host_is_away_does_not_stop_a_deploy(town: Town) -
 
 async def test_a_token_that_may_not_destroy_machines_deploys_nothing(town: Town) -> None:
     class NoDeletes:
-        name, root = "bob", False
+        name, root, token_ids = "bob", False, ()
 
         def check(self, attempt: Attempt) -> None:
             if attempt.action is Action.DELETE:
@@ -106,7 +106,7 @@ async def test_a_token_that_may_not_destroy_machines_deploys_nothing(town: Town)
 
 async def test_an_image_that_only_operators_name_is_refused_where_the_token_is(town: Town) -> None:
     class OfApp:
-        name, root = "bob", False
+        name, root, token_ids = "bob", False, ()
 
         def check(self, attempt: Attempt) -> None:
             return None

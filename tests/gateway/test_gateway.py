@@ -50,6 +50,7 @@ class OnlyRead:
     """The grant of a token that may read, but not the whole node."""
 
     name = "bob"
+    token_ids = ()
     root = False
 
     def check(self, attempt: Attempt) -> None:

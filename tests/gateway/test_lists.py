@@ -143,6 +143,7 @@ class Only:
     """The grant of a token for some apps."""
 
     name = "ann"
+    token_ids = ()
     root = False
 
     def __init__(self, *apps: str) -> None:

@@ -5,12 +5,14 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import anyio
 import pytest
 
+from hawker.api.audit import Auditor
 from hawker.api.call_metadata import CallMetadata
 from hawker.api.client import Client
 from hawker.api.contract.catalog import QUERY_CATALOG
@@ -34,11 +36,17 @@ from hawker.api.handlers import Handlers
 from hawker.api.listener import listening
 from hawker.api.route import AnyRoute, Call, Stream, Unary
 from hawker.api.routes import PEER_ROUTES, ROUTES, asked_by_nodes
-from hawker.api.server import Server
+from hawker.api.server import Server, share_of
+from hawker.audit.audit_log import AuditLog, lines, read_line
+from hawker.auth.audit_trail import AuditTrail
+from hawker.auth.caveat import Apps, Holder
+from hawker.auth.macaroon import key_of, mint, narrow, to_text
 from hawker.auth.node_certificate import NodePapers
 from hawker.auth.peer_key import PeerTokens
+from hawker.auth.tokens import Tokens
 from hawker.clock import SystemClock
 from hawker.errors import Fault, Forbidden, NotFound, Unauthorized, Unavailable, WrongState
+from hawker.fair.turns import NODE
 from hawker.gateway.fan_out import FanOut, Reach
 from hawker.gateway.forwarding import Forwarding
 from hawker.gateway.owners import HomeElection, Owners
@@ -102,15 +110,20 @@ class Far:
 
 @asynccontextmanager
 async def far_node(
-    fake: Fake, *, key: bytes = KEY, ca: bytes = KEY, me: NodeId = FAR, handlers: Handlers | None = None
+    fake: Fake,
+    *,
+    key: bytes = KEY,
+    ca: bytes = KEY,
+    me: NodeId = FAR,
+    handlers: Handlers | None = None,
+    auditor: Auditor | None = None,
 ) -> AsyncIterator[Far]:
     async def written() -> str:
         return f"{FAR}:1:7"
 
     tokens = PeerTokens(lambda: (key,), ROOT)
-    server = Server(
-        handlers or fake.handlers(ANY), tokens, SystemClock(), routes=ANY, written=written, between_nodes=True
-    )
+    answers = handlers or fake.handlers(ANY)
+    server = Server(answers, tokens, SystemClock(), routes=ANY, written=written, between_nodes=True, auditor=auditor)
     async with listening(server, "127.0.0.1", 0, MutualTls(NodePapers(FAR, lambda: (ca,)))) as url:
         assert url.startswith("https://")
         there = Map({FAR: url})
@@ -383,6 +396,35 @@ async def test_a_name_in_a_header_makes_no_root_of_a_node() -> None:
     async with far_node(Fake()) as far:
         await far.peers.caller(FAR, behalf="root").call(GET_MACHINE, params=PARAMS)
         assert far.fake.calls[0].caller == "root" and not far.fake.calls[0].grant.root
+
+
+async def test_a_call_that_is_passed_on_counts_for_its_token_and_is_told_with_it(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit", SystemClock(), 1 << 24)
+    log.open()
+    given = narrow(mint(key_of(ROOT.reveal()), bytes(16), 0), Apps(("a/b",)))
+    shown = [narrow(given, Holder(name)) for name in ("root", "ann", "bob")]
+    tokens = Tokens(ROOT, SystemClock(), lambda ids: False, lambda app: None)
+    async with far_node(Fake(), auditor=AuditTrail(log)) as far:
+        front = Server(passing_handlers(far), tokens, SystemClock())
+        async with listening(front, "127.0.0.1", 0) as url:
+            for token in shown:
+                async with Client(url, Secret(to_text(token))) as client:
+                    await client.call(STOP_MACHINE, params=PARAMS)
+    first_id = mint(key_of(ROOT.reveal()), bytes(16), 0).id
+    grants = [call.grant for call in far.fake.calls]
+    assert [grant.name for grant in grants] == [f"token {shown[0].id}", "ann", "bob"]
+    assert [share_of(grant, {}) for grant in grants] == [f"token {first_id}"] * 3
+    entries = [read_line(line) for line in lines(tmp_path / "audit")]
+    assert [(entry.who, entry.tokens) for entry in entries] == [
+        (grant.name, (token.id,)) for grant, token in zip(grants, shown, strict=True)
+    ]
+
+
+async def test_a_node_of_an_older_version_names_its_caller_only() -> None:
+    async with far_node(Fake()) as far:
+        await far.peers.caller(FAR, behalf="ann").call(GET_MACHINE, params=PARAMS)
+        await far.peers.caller(FAR, behalf="root").call(GET_MACHINE, params=PARAMS)
+    assert [share_of(call.grant, {}) for call in far.fake.calls] == ["ann", NODE]
 
 
 async def test_each_call_names_the_node_that_makes_it(caplog: pytest.LogCaptureFixture) -> None:

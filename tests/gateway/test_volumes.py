@@ -21,6 +21,7 @@ class Blind:
     """The grant of a token that may do everything but read this app."""
 
     name = "bob"
+    token_ids = ()
 
     def check(self, attempt: Attempt) -> None:
         if attempt.action is Action.READ:

@@ -12,6 +12,8 @@ VERSION_HEADER = "hawker-version"
 MISSING_HEADER = "hawker-missing-regions"
 MISSING_NODES_HEADER = "hawker-missing-nodes"
 CALLER_HEADER = "hawker-caller"
+CALLER_TOKENS_HEADER = "hawker-caller-tokens"
+"""The `token_ids` of the caller's grant; older nodes neither send it nor look at it."""
 NODE_HEADER = "hawker-node"
 PROBLEM_HEADER = "hawker-problem"
 """Of a refused handshake: its body in base64. Clients of WebSockets show their caller no body of an answer."""
@@ -21,6 +23,7 @@ DEPLOY_TERM_HEADER = "hawker-deploy-term"
 MAX_CALLER = 256
 _MOST_DIGITS = 9
 _NODE = re.compile(r"[0-9a-f]{8}")
+_TOKENS = re.compile(r"[0-9a-f]{24}(,[0-9a-f]{24}){0,16}")
 _PLACE = re.compile(r"[0-9a-f]{8}:[0-9]{1,18}:[0-9]{1,18}")
 UNTOLD = "0:0"
 """Epoch and version of a place that its node cannot tell yet: only that node can be read there."""
@@ -79,6 +82,23 @@ def written_name(name: str) -> str:
 
 def read_name(text: str) -> str:
     return unquote(text[: 12 * MAX_CALLER])[:MAX_CALLER]
+
+
+def read_tokens(text: str | None) -> tuple[str, ...]:
+    """Ids of tokens as a header has them; none for what is no such list."""
+    return tuple(text.split(",")) if text and _TOKENS.fullmatch(text) else ()
+
+
+def written_behalf(name: str, token_ids: Sequence[str]) -> str:
+    """In whose name a call is passed on, in one text: the name, and in a last line of its own the ids of the tokens."""
+    return f"{name}\n{','.join(token_ids)}" if token_ids else name
+
+
+def read_behalf(behalf: str) -> tuple[str, tuple[str, ...]]:
+    """The name and the ids of the tokens."""
+    name, _, last = behalf.rpartition("\n")
+    token_ids = read_tokens(last)
+    return (name, token_ids) if token_ids else (behalf, ())
 
 
 def written_deadline(left_s: float) -> str:

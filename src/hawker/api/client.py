@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack
 import httptools
 import msgspec
 
-from hawker.api.call_metadata import CALLER_HEADER, DEADLINE_HEADER, NODE_HEADER, written_deadline, written_name
+from hawker.api.call_metadata import (
+    CALLER_HEADER,
+    CALLER_TOKENS_HEADER,
+    DEADLINE_HEADER,
+    NODE_HEADER,
+    read_behalf,
+    written_deadline,
+    written_name,
+)
 from hawker.api.caller import CallOptions
 from hawker.api.failure import lost, no_address, not_understood, overdue, refusal, too_long, unreachable
 from hawker.api.handlers import SocketChannel
@@ -147,10 +155,13 @@ class Client:
         self._retry = retry
         self._codecs: dict[str, RouteCodecs[Any, Any, Any, Any]] = {}
 
-    def on_behalf(self, caller: str) -> "Client":
-        """The same connections, in this caller's name; where the other side lets us say whose."""
+    def on_behalf(self, behalf: str) -> "Client":
+        """The same connections, in the name of whom `Call.behalf` names; where the other side lets us say whose."""
+        name, token_ids = read_behalf(behalf)
         named = copy(self)
-        named._headers = {**self._headers, CALLER_HEADER: written_name(caller)}
+        named._headers = {**self._headers, CALLER_HEADER: written_name(name)}
+        if token_ids:
+            named._headers[CALLER_TOKENS_HEADER] = ",".join(token_ids)
         return named
 
     async def __aenter__(self) -> Self:

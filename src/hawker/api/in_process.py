@@ -10,7 +10,7 @@ from typing import Any, Generic, Unpack
 import anyio
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
-from hawker.api.call_metadata import CallMetadata
+from hawker.api.call_metadata import CallMetadata, read_behalf
 from hawker.api.caller import CallOptions
 from hawker.api.failure import Overdue
 from hawker.api.grant import Everything
@@ -73,13 +73,14 @@ async def _converse(handler: Callable[..., Awaitable[None]], call: object, chann
 
 
 class InProcessCaller:
-    """A `Caller` that calls the handlers itself, in the name of `caller`."""
+    """A `Caller` that calls the handlers itself, on behalf of whom `Call.behalf` names."""
 
-    def __init__(self, handlers: Handlers, clock: Clock, caller: str, written: Written | None = None) -> None:
+    def __init__(self, handlers: Handlers, clock: Clock, behalf: str, written: Written | None = None) -> None:
         self._handlers = handlers
         self._written = written
         self._clock = clock
-        self._grant = Everything(caller)
+        name, token_ids = read_behalf(behalf)
+        self._grant = Everything(name, token_ids=token_ids)
 
     async def call(self, route: Unary[P, Q, B, R], **options: Unpack[CallOptions[P, Q, B]]) -> R:
         """Raises `Overdue` when its time runs out."""

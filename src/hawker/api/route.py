@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeAlias
 import msgspec
 from typing_extensions import TypeVar
 
-from hawker.api.call_metadata import CallMetadata
-from hawker.api.grant import Grant
+from hawker.api.call_metadata import CallMetadata, written_behalf
+from hawker.api.grant import Grant, share_key
 from hawker.errors import BadRequest, Forbidden, HawkerError, RateLimited, TooLarge, Unauthorized, Unprocessable
 from hawker.http.message import MAX_ANSWER_BYTES
 from hawker.permission import Action, Attempt
@@ -224,5 +224,15 @@ class Call(ValueObject, Generic[P, Q, B], frozen=True, kw_only=True):
 
     @property
     def caller(self) -> str:
-        """The name that the caller's token stands for."""
+        """The name that the caller's token stands for: for people, since its holder may choose it."""
         return self.grant.name
+
+    @property
+    def behalf(self) -> str:
+        """The caller as one node names it to another, with its tokens."""
+        return written_behalf(self.grant.name, self.grant.token_ids)
+
+    @property
+    def share(self) -> str:
+        """The key of the caller's shares and limits."""
+        return share_key(self.grant)

@@ -14,7 +14,15 @@ from urllib.parse import unquote
 import anyio
 
 from hawker.api.audit import AuditedCall, Auditor, Unaudited, is_audited, is_grave
-from hawker.api.call_metadata import CALLER_HEADER, NODE_HEADER, PROBLEM_HEADER, node_of, read_name
+from hawker.api.call_metadata import (
+    CALLER_HEADER,
+    CALLER_TOKENS_HEADER,
+    NODE_HEADER,
+    PROBLEM_HEADER,
+    node_of,
+    read_name,
+    read_tokens,
+)
 from hawker.api.codec import Message, Receive, Scope, Send, encode_json
 from hawker.api.contract.body import Problem
 from hawker.api.endpoints import (
@@ -30,7 +38,7 @@ from hawker.api.endpoints import (
     endpoint_of,
     typed_errors,
 )
-from hawker.api.grant import ROOT, Authenticate, Everything, Grant
+from hawker.api.grant import ROOT, Authenticate, Everything, Grant, share_key
 from hawker.api.handlers import Handlers, Written
 from hawker.api.reply import JSON, HttpReply
 from hawker.api.request import Incoming, IPNetwork, incoming, is_in
@@ -328,7 +336,10 @@ class Server:
             return grant
         _check_node(request)
         named = request.header(CALLER_HEADER.encode())
-        return grant if named is None else Everything(read_name(named), root=grant.root)
+        if named is None:
+            return grant
+        token_ids = read_tokens(request.header(CALLER_TOKENS_HEADER.encode()))
+        return Everything(read_name(named), root=grant.root, token_ids=token_ids)
 
     async def _admit(self, guard: Guard, request: Incoming, grant: Grant, audited: AuditedCall | None) -> None:
         """Nothing is read of a body or done before. Raises `Forbidden`, `RateLimited`, and `Unavailable` for a grave
@@ -376,11 +387,11 @@ class Server:
 
 
 def share_of(grant: Grant, params: Mapping[str, str]) -> str:
-    """In whose share the work of a call counts: the app's that the path names, else the caller's. The operator's own
-    calls, with the root token, count as the node's."""
-    if isinstance(grant, Everything) and grant.name in ("", ROOT):
+    """In whose share the work of a call counts: the app's that the path names, else that of the caller's token. The
+    operator's own calls, with the root token, count as the node's."""
+    if isinstance(grant, Everything) and not grant.token_ids and grant.name in ("", ROOT):
         return NODE
-    return params.get("app_name") or grant.name
+    return params.get("app_name") or share_key(grant)
 
 
 def _pages(routes: tuple[AnyRoute, ...], version: str) -> tuple[FixedEndpoint, FixedEndpoint]:

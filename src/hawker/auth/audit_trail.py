@@ -2,7 +2,6 @@
 
 from hawker.api.audit import AuditedCall
 from hawker.audit.audit_log import AuditLog
-from hawker.auth.tokens import Narrowed
 from hawker.errors import Unavailable
 from hawker.permission import letters_of
 
@@ -31,7 +30,7 @@ class AuditTrail:
         self._log.append(
             what=call.route.name,
             who=grant.name,
-            tokens=tuple(token.id for token in grant.tokens) if isinstance(grant, Narrowed) else (),
+            tokens=grant.token_ids[1:],
             source=call.source,
             node=call.node,
             action=letters_of(call.action),

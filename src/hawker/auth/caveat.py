@@ -99,7 +99,8 @@ class Sources(msgspec.Struct, frozen=True, array_like=True, tag="source"):
 
 
 class Holder(msgspec.Struct, frozen=True, array_like=True, tag="holder"):
-    """Whom the token was made for: a name for logs and leases, of which the first one counts. Refuses nothing."""
+    """Whom the token was made for: a name for logs and leases, of which the first one counts. Refuses nothing, and is
+    the key of nothing: the token's holder may choose it."""
 
     name: str
     """The name as the token's maker wrote it."""
@@ -131,9 +132,17 @@ def refusal(caveats: tuple[Caveat, ...], attempt: Attempt) -> Caveat | None:
     return next((caveat for caveat in caveats if not caveat.allows(attempt)), None)
 
 
+_OURS = frozenset({"broker", "certificates", "deploy", "hawker", "move", "node", "root", "spares"})
+_KINDS = frozenset({"node", "token"})
+
+
 def holder_of(caveats: tuple[Caveat, ...]) -> str:
-    """The first name: whoever narrows a token further cannot take another's."""
-    return next((caveat.name for caveat in caveats if isinstance(caveat, Holder)), "")
+    """The first name: whoever narrows a token further cannot take another's. Empty without one, and where it is one
+    that Hawker's own parts call by, or how one without a name is called."""
+    name = next((caveat.name for caveat in caveats if isinstance(caveat, Holder)), "")
+    words = name.casefold().split()
+    taken = not words or words[0] in _KINDS or (len(words) == 1 and words[0] in _OURS)
+    return "" if taken else name
 
 
 def needs_org(caveats: tuple[Caveat, ...]) -> bool:

@@ -93,6 +93,8 @@ class Offered(ValueObject, frozen=True):
     root: bool = False
     """The root token was among them: everything is allowed."""
     macaroons: tuple[Macaroon, ...] = ()
+    first_id: str = ""
+    """The first id of the first one's chain: that of the token that was made from the root token."""
 
 
 class Tokens:
@@ -110,28 +112,33 @@ class Tokens:
         offered = self.read(authorization)
         if offered.root:
             return Everything(ROOT)
-        return Narrowed(offered.macaroons, source, self._clock.now(), self._org_of)
+        return Narrowed(offered, source, self._clock.now(), self._org_of)
 
     def read(self, authorization: str | None) -> Offered:
         """The tokens that a header brought. Raises `Unauthorized`, with the reason that the last bad token gave."""
         reason = "send the header `Authorization: Bearer TOKEN`"
         good: list[Macaroon] = []
+        first_ids: list[str] = []
         for text in _listed(authorization):
             if hmac.compare_digest(text.encode(), self._root):
                 return Offered(root=True)
             try:
-                good.append(self._verified(text))
+                token, first_id = self._verified(text)
             except Unauthorized as error:
                 reason = str(error)
+            else:
+                good.append(token)
+                first_ids.append(first_id)
         if not good:
             raise Unauthorized(f"no valid token: {reason}")
-        return Offered(macaroons=tuple(good))
+        return Offered(macaroons=tuple(good), first_id=first_ids[0])
 
     def mint(self, nonce: bytes) -> Macaroon:
         """A token that may do everything: narrow it before it leaves the process."""
         return mint(self._key, nonce, int(self._clock.now()))
 
-    def _verified(self, text: str) -> Macaroon:
+    def _verified(self, text: str) -> tuple[Macaroon, str]:
+        """With the first id of its chain."""
         try:
             token = from_text(text)
         except ValueError as error:
@@ -144,7 +151,7 @@ class Tokens:
             raise Unauthorized("the token was revoked")
         if any(isinstance(each, caveat.Expires) and each.at <= self._clock.now() for each in token.caveats):
             raise Unauthorized("the token has expired")
-        return token
+        return token, ids[0]
 
 
 def _listed(authorization: str | None) -> list[str]:
@@ -159,8 +166,9 @@ class Narrowed:
 
     root = False
 
-    def __init__(self, tokens: tuple[Macaroon, ...], source: str, now: float, org_of: OrgOf) -> None:
-        self.tokens = tokens
+    def __init__(self, offered: Offered, source: str, now: float, org_of: OrgOf) -> None:
+        self.tokens = offered.macaroons
+        self._first_id = offered.first_id
         self._source = source
         self._now = now
         self._org_of = org_of
@@ -168,6 +176,10 @@ class Narrowed:
     @property
     def name(self) -> str:
         return caveat.holder_of(self.tokens[0].caveats) or f"token {self.tokens[0].id}"
+
+    @property
+    def token_ids(self) -> tuple[str, ...]:
+        return (self._first_id, *(token.id for token in self.tokens))
 
     def check(self, attempt: Attempt) -> None:
         self.allowing(attempt)

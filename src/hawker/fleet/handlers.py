@@ -125,7 +125,7 @@ class ClusterHandlers:
         body = call.body
         maker = NodeId(body.invite[: len(self._node.id)])
         if body.invite != invitation.ROOT_INVITE and maker != self._node.id:
-            return await self._at(maker, call.caller).call(ADMIT_HOST, body=body)
+            return await self._at(maker, call.behalf).call(ADMIT_HOST, body=body)
         known, invites = self._known(), self._own_invites()
         secret = await invites.admit(body, call.source)
         welcome = known.welcome(self._node_info().version)
@@ -149,7 +149,7 @@ class ClusterHandlers:
         maker = NodeId(call.params.invite_id[: len(self._node.id)])
         invites = self._own_invites()
         if maker != self._node.id:
-            return await self._at(maker, call.caller).call(REVOKE_INVITE, params=call.params)
+            return await self._at(maker, call.behalf).call(REVOKE_INVITE, params=call.params)
         return self._shown(await invites.revoke(call.params.invite_id))
 
     async def list(self, call: Call[NoParams, NoQuery, None]) -> FleetNodes:
@@ -168,7 +168,7 @@ class ClusterHandlers:
             raise NotFound(f"there is no node {node_id!r:.40}; this one is alone, and is {self._node.id}")
         node = await fleet.node(node_id)
         try:
-            caller = fleet.caller(NodeId(node.id), call.caller)
+            caller = fleet.caller(NodeId(node.id), call.behalf)
             return msgspec.structs.replace(node, info=await caller.call(NODE_INFO, timeout_s=_ASK_S))
         except HawkerError:
             return node
@@ -256,7 +256,7 @@ class ClusterHandlers:
         if self._fleet is None:
             raise NotFound(f"there is no node {node_id!r:.40}; this one is alone, and is {self._node.id}")
         node = await self._fleet.node(node_id)
-        return self._fleet.caller(NodeId(node.id), call.caller)
+        return self._fleet.caller(NodeId(node.id), call.behalf)
 
     async def _set(self, *, cordoned: bool, draining: bool = False) -> FleetNode:
         """Durable when it returns."""

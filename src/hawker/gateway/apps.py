@@ -157,7 +157,7 @@ class FleetApps:
             return PagePart(items=items, upto=after_of(page.next_cursor) or None)
 
         nodes = dict.fromkeys([self._own, *(each.node for each in known)])
-        asked = await self._fan_out.every(nodes, call.caller, one)
+        asked = await self._fan_out.every(nodes, call.behalf, one)
         asked.some("apps")
         call.metadata.missing_regions = asked.regions
         parts = [part for _, part in asked.answers]
@@ -167,7 +167,7 @@ class FleetApps:
         return AppList(total_apps=len(seen), apps=whole.items, next_cursor=cursor)
 
     async def get(self, call: Call[AppParams, NoQuery, None]) -> App:
-        asked = await self._shown(call.params, call.caller, call.version)
+        asked = await self._shown(call.params, call.behalf, call.version)
         call.metadata.missing_regions = asked.regions
         first, *others = [app for _, app in asked.answers]
         for other in others:
@@ -186,16 +186,16 @@ class FleetApps:
         if self._index.app(name):
             return await self._there(call, name, key)
         claim = key or self._new_claim()
-        kept = await self._names.keep(name, claim, self._home(), call.caller, shared=key is not None)
+        kept = await self._names.keep(name, claim, self._home(), call.behalf, shared=key is not None)
         home = kept.home
         try:
             org, network = body.org_slug or DEFAULT_ORG, network_name(body.network)
-            await self._networks.settle(org, network, home, call.caller)
+            await self._networks.settle(org, network, home, call.behalf)
             made = await self._forwarding.unary_at(home, CREATE_APP, call)
         except Fault:
             raise  # it may be made: the name stays kept until that is known
         except HawkerError:
-            await self._names.release(kept, call.caller)
+            await self._names.release(kept, call.behalf)
             raise
         self._owners.remember("app", name, home)
         return made
@@ -205,7 +205,7 @@ class FleetApps:
         a node that knows the app cannot be asked."""
         name, force = AppName(call.params.app_name), call.query.forced
         call = replace(call, query=DeleteAppQuery(force=force))  # as older nodes need to be told
-        asked = await self._shown(call.params, call.caller, call.version)
+        asked = await self._shown(call.params, call.behalf, call.version)
         if asked.silent:
             raise Unavailable(f"app '{name}' was not deleted: {asked.silent[0][1]}")
         machines = sum(app.machine_count for _, app in asked.answers)
@@ -220,19 +220,19 @@ class FleetApps:
                 await self._forwarding.unary_at(node, DELETE_APP, call)
             except NotFound:
                 continue
-        await self._names.give_up(name, call.caller)
+        await self._names.give_up(name, call.behalf)
 
     async def put_policy(self, call: Call[AppParams, NoQuery, NetworkPolicyRequest]) -> NetworkPolicy:
         """Keeps a policy at the app's home, then has it in force at every node that has machines of the app."""
         home = await self._forwarding.to_home(call)
         made = await self._forwarding.unary_at(home, PUT_POLICY, call)
-        await self._in_force(call.params.app_name, call.caller)
+        await self._in_force(call.params.app_name, call.behalf)
         return made
 
     async def delete_policy(self, call: Call[PolicyParams, NoQuery, None]) -> None:
         home = await self._forwarding.to_home(call)
         await self._forwarding.unary_at(home, DELETE_POLICY, call)
-        await self._in_force(call.params.app_name, call.caller)
+        await self._in_force(call.params.app_name, call.behalf)
 
     async def move_release(self, call: Call[ReleaseParams, NoQuery, UpdateReleaseRequest]) -> Release:
         """Keeps the release's status at the app's home, then tells it to the nodes that may be its next home. What
@@ -240,7 +240,7 @@ class FleetApps:
         home = await self._forwarding.to_home(call)
         moved = await self._forwarding.unary_at(home, UPDATE_RELEASE, call)
         with suppress(HawkerError):
-            await self._app_sync.everywhere(AppName(call.params.app_name), call.caller)
+            await self._app_sync.everywhere(AppName(call.params.app_name), call.behalf)
         return moved
 
     async def _in_force(self, app: str, behalf: str) -> None:
@@ -260,7 +260,7 @@ class FleetApps:
             raise NameTaken(TAKEN)
         # The catalog may speak of an app that is gone: then the home makes it anew.
         org, network = call.body.org_slug or DEFAULT_ORG, network_name(call.body.network)
-        await self._networks.settle(org, network, home, call.caller)
+        await self._networks.settle(org, network, home, call.behalf)
         return await self._forwarding.unary_at(home, CREATE_APP, call)
 
     def _home(self) -> NodeId:

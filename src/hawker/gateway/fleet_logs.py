@@ -84,7 +84,7 @@ class FleetLogs:
     async def page(self, call: Call[AppParams, AppLogPageQuery, None]) -> AppLogPage:
         app = AppName(call.params.app_name)
         with self._followers.hold_now(app):
-            return await self._page(app, call.query, call.caller)
+            return await self._page(app, call.query, call.behalf)
 
     async def follow(self, call: Call[AppParams, AppLogLinesQuery, None]) -> AsyncIterator[LogLine]:
         places_of(call.query.after)
@@ -97,7 +97,7 @@ class FleetLogs:
         query = AppLogPageQuery(**told, wait_s=LONGEST_WAIT_S if follow else 0.0)
         with self._followers.hold_now(app):
             while True:
-                page = await self._page(app, query, call.caller)
+                page = await self._page(app, query, call.behalf)
                 for line in page.lines:
                     yield line
                 if not (follow or page.more):
@@ -229,7 +229,7 @@ class FleetAudit:
             return await caller.call(NODE_AUDIT, query=wanted)
 
         asks = {node: partial(one, msgspec.structs.replace(plain, after=places.get(node))) for node in nodes}
-        asked = await self._fan_out.each(asks, call.caller)
+        asked = await self._fan_out.each(asks, call.behalf)
         parts = dict(asked.answers)
         lines = _merged(parts, places)
         named = self._fan_out.reach.named

@@ -55,7 +55,7 @@ class Forwarding:
 
     async def to_home(self, call: AnyCall) -> NodeId:
         """The home of the app that the path names; another node becomes its home if that was forgotten."""
-        return await self.home_of(AppName(call.params.app_name), call.caller, await self.owners.hint(call.version))
+        return await self.home_of(AppName(call.params.app_name), call.behalf, await self.owners.hint(call.version))
 
     async def home_of(self, app: AppName, behalf: str, hint: NodeId | None) -> NodeId:
         """The home of an app. `hint` is where the caller wrote what cannot be read here yet. Raises `NotFound`,
@@ -77,7 +77,7 @@ class Forwarding:
 
     async def unary_at(self, node: NodeId, route: Unary[P, Q, B, R], call: Call[P, Q, B]) -> R:
         """The owner's answer, or its error."""
-        caller = self.reach.caller(node, call.caller)
+        caller = self.reach.caller(node, call.behalf)
         with self.reach.errors(node, harmless=route.method == "GET"):
             return await caller.call(
                 route,
@@ -136,7 +136,7 @@ class Forwarding:
         known = self.owners.known(kind, name)
         if known is not None:
             return known
-        found = await self.owners.ask(kind, name, self._candidates(call, hint), call.caller)
+        found = await self.owners.ask(kind, name, self._candidates(call, hint), call.behalf)
         if found is None:
             raise NotFound(f"{kind} not found")
         return NodeId(found.node)
@@ -147,9 +147,9 @@ class Forwarding:
         again = self.owners.known(kind, name)
         if again is not None and again != node:
             return again
-        if await self.owners.ask(kind, name, (node,), call.caller):
+        if await self.owners.ask(kind, name, (node,), call.behalf):
             return None
-        found = await self.owners.ask(kind, name, self._candidates(call, hint), call.caller, without=node)
+        found = await self.owners.ask(kind, name, self._candidates(call, hint), call.behalf, without=node)
         return None if found is None or found.node == node else NodeId(found.node)
 
     def _candidates(self, call: AnyCall, hint: NodeId | None) -> tuple[NodeId, ...]:
@@ -168,7 +168,7 @@ class Forwarding:
     ) -> Callable[[Call[P, Q, B]], Awaitable[AsyncIterator[R]]]:
         async def handle(call: Call[P, Q, B]) -> AsyncIterator[R]:
             node = await choose(call)
-            caller = self.reach.caller(node, call.caller)
+            caller = self.reach.caller(node, call.behalf)
             opening = caller.stream(route, params=call.params, query=call.query, body=call.body)
             with self.reach.errors(node, harmless=route.method == "GET"):
                 items = await opening.__aenter__()
@@ -181,7 +181,7 @@ class Forwarding:
     ) -> Callable[[Call[P, Q, B], AsyncIterator[bytes]], Awaitable[R]]:
         async def handle(call: Call[P, Q, B], data: AsyncIterator[bytes]) -> R:
             node = await choose(call)
-            caller = self.reach.caller(node, call.caller)
+            caller = self.reach.caller(node, call.behalf)
             with self.reach.errors(node, harmless=False):
                 return await caller.upload(route, data, params=call.params, query=call.query)
 
@@ -192,7 +192,7 @@ class Forwarding:
     ) -> Callable[[Call[P, Q, B], SocketChannel[R, U]], Awaitable[None]]:
         async def handle(call: Call[P, Q, B], channel: SocketChannel[R, U]) -> None:
             node = await choose(call)
-            caller = self.reach.caller(node, call.caller)
+            caller = self.reach.caller(node, call.behalf)
             with self.reach.errors(node, harmless=False):
                 failures: list[HawkerError] = []
                 async with caller.socket(route, call.body, params=call.params, query=call.query) as there:

@@ -110,7 +110,7 @@ class FleetRuns:
             return await caller.call(GET_RUN, params=call.params)
 
         nodes = [node.id for node in self._forwarding.owners.directory.nodes()]
-        asked = await self._fan_out.first(nodes, call.caller, one)
+        asked = await self._fan_out.first(nodes, call.behalf, one)
         for found in asked.answers:
             return found
         if asked.silent:
@@ -141,7 +141,7 @@ class FleetMoves:
             return await caller.call(LIST_MOVES, query=call.query)
 
         nodes = (node.id for node in self._forwarding.owners.directory.nodes())
-        asked = await self._fan_out.every(nodes, call.caller, ask)
+        asked = await self._fan_out.every(nodes, call.behalf, ask)
         asked.some("moves")
         call.metadata.missing_regions = asked.regions
         found = [move for _, answer in asked.answers for move in answer.moves]
@@ -162,7 +162,7 @@ class FleetMoves:
             return await caller.call(GET_MOVE, params=call.params)
 
         nodes = [node.id for node in self._forwarding.owners.directory.nodes()]
-        asked = await self._fan_out.first(nodes, call.caller, one)
+        asked = await self._fan_out.first(nodes, call.behalf, one)
         for node, move in asked.answers:
             if call.grant.permits(Attempt(Action.READ, app=move.app)):
                 return node, move
@@ -222,7 +222,7 @@ class FleetDeploys:
             return await caller.call(GET_DEPLOY, params=call.params, query=GetDeployQuery())
 
         alive = [node.id for node in self._forwarding.owners.directory.nodes() if node.alive]
-        asked = await self._fan_out.every(alive, call.caller, one)
+        asked = await self._fan_out.every(alive, call.behalf, one)
         return _latest(asked.answers)
 
 
@@ -351,7 +351,7 @@ class Gateway:
         node = self._owners.known("machine", name)
         if node is None:
             alive = [each.id for each in self._directory.nodes() if each.alive]
-            found = await self._owners.ask("machine", name, alive, call.caller)
+            found = await self._owners.ask("machine", name, alive, call.behalf)
             node = self._beside.node if found is None else NodeId(found.node)
         told = await self._forwarding.unary_at(node, MACHINE_HISTORY, call)
         if not call.grant.permits(self._reading(told)):
@@ -439,17 +439,17 @@ class Gateway:
         network = network_name(call.body.network)
         reach = self._to_own.reach
         with reach.errors(node, harmless=True):  # a node that is no gateway says so
-            await reach.caller(node, call.caller).call(LIST_PEERS, params=OrgParams(org_slug=org))
-        await self._networks.settle(org, network, node, call.caller)
+            await reach.caller(node, call.behalf).call(LIST_PEERS, params=OrgParams(org_slug=org))
+        await self._networks.settle(org, network, node, call.behalf)
 
     async def _carry(self, call: AnyCall, node: NodeId) -> None:
         check_image_names(call.grant, call.body.config, self._registries)
-        await self._app_sync.to(AppName(call.params.app_name), node, call.caller)
+        await self._app_sync.to(AppName(call.params.app_name), node, call.behalf)
 
     async def _bring_target(self, call: AnyCall, node: NodeId) -> None:
         """The app that gets the volume is known where the volume is."""
         call.grant.check(Attempt(Action.CREATE, app=call.body.app))
-        await self._app_sync.to(AppName(call.body.app), node, call.caller)
+        await self._app_sync.to(AppName(call.body.app), node, call.behalf)
 
     async def _may_name(self, call: AnyCall, node: NodeId) -> None:
         check_image_names(call.grant, MachineConfig(image=call.body.reference), self._registries)
@@ -480,9 +480,9 @@ class Gateway:
         network, org = network_name(body.network), body.org_slug
         if not org:  # as the home has it: the catalog may not say it yet
             with self._forwarding.reach.errors(node, harmless=True):
-                caller = self._forwarding.reach.caller(node, call.caller)
+                caller = self._forwarding.reach.caller(node, call.behalf)
                 org = (await caller.call(GET_APP, params=AppParams(app_name=app))).organization.slug
-        await self._networks.settle(org, network, node, call.caller)
+        await self._networks.settle(org, network, node, call.behalf)
 
 
 async def _may_show_secrets(call: AnyCall, node: NodeId) -> None:

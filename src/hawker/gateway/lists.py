@@ -234,7 +234,7 @@ class Lists:
             page = await caller.call(LIST_RUNS, query=query)
             return PagePart(items=page.runs, upto=page.next_cursor)
 
-        asked = await self._fan_out.every(self._run_nodes(query.resource_id), call.caller, ask)
+        asked = await self._fan_out.every(self._run_nodes(query.resource_id), call.behalf, ask)
         asked.some("runs")
         call.metadata.missing_regions = asked.regions
         whole = merged((part for _, part in asked.answers), lambda run: run.id, query.limit, newest_first=True)
@@ -266,7 +266,7 @@ class Lists:
             page = await caller.call(route, params=call.params, query=call.query)
             return PagePart(items=page.items, upto=after_of(page.next_cursor) or None)
 
-        asked = await self._fan_out.every(self._in_region(nodes, region), call.caller, ask)
+        asked = await self._fan_out.every(self._in_region(nodes, region), call.behalf, ask)
         asked.some(f"app '{app}'")
         if not asked.answers and region is None:
             raise NotFound("app not found")
@@ -293,7 +293,7 @@ class Lists:
         items, missing, cursor = list[T](), set[str](), call.query.cursor or ""
         upto: str | None = None
         for _ in range(MOST_ROUNDS):
-            asked = await self._fan_out.every(nodes, call.caller, partial(ask, cursor))
+            asked = await self._fan_out.every(nodes, call.behalf, partial(ask, cursor))
             asked.some(f"organization '{org}'")
             missing.update(asked.regions)
             whole = self._whole(asked.answers, kind, None)

@@ -54,7 +54,7 @@ class FleetVolumes:
         if body.backup:
             call.grant.check(Attempt(Action.READ, app=app))
         refusals: list[HawkerError] = []
-        for node in (await self._candidates(app, body, call.caller))[:MOST_TRIED]:
+        for node in (await self._candidates(app, body, call.behalf))[:MOST_TRIED]:
             try:
                 return await self._at(node, app, call)
             except (NoRoom, Unavailable) as error:
@@ -68,13 +68,13 @@ class FleetVolumes:
         raise Unprocessable(f"region: no node of {body.region!r:.40} takes volumes now; there are {', '.join(regions)}")
 
     async def snapshot(self, call: Call[SnapshotParams, NoQuery, None]) -> SnapshotOwner:
-        found = await self._owner("snapshot", call.params.snapshot_id, call.caller)
+        found = await self._owner("snapshot", call.params.snapshot_id, call.behalf)
         if not call.grant.permits(Attempt(Action.READ, app=found.app)):
             raise NotFound(f"snapshot {call.params.snapshot_id:.40} not found")
         return SnapshotOwner(id=call.params.snapshot_id, app=found.app)
 
     async def _at(self, node: NodeId, app: AppName, call: Call[AppParams, NoQuery, CreateVolumeRequest]) -> Volume:
-        await self._app_sync.to(app, node, call.caller)
+        await self._app_sync.to(app, node, call.behalf)
         made = await self._forwarding.unary_at(node, CREATE_VOLUME, call)
         self._owners.remember("volume", made.id, NodeId(made.zone))
         self._owners.remember("app", app, node)
@@ -88,7 +88,7 @@ class FleetVolumes:
         name = body.snapshot_id or body.source_volume_id
         if not name:
             return None
-        return await self._owner("snapshot" if body.snapshot_id else "volume", name, call.caller)
+        return await self._owner("snapshot" if body.snapshot_id else "volume", name, call.behalf)
 
     async def _owner(self, kind: Kind, name: str, caller: str) -> Owner:
         """Raises `NotFound`."""

@@ -168,7 +168,7 @@ class AppFileHandlers:
     async def hand(self, call: Call[HandedFileParams, HandedFileQuery, None]) -> bytes:
         """The name under which another node asks is the node's."""
         offset, count = max(0, call.query.offset), min(max(0, call.query.count), PIECE_BYTES)
-        async with self._handovers.hold(f"node {call.caller}"):
+        async with self._handovers.hold(f"node {call.share}"):
             return await in_thread(
                 Pool.IMAGES, self._files.piece, call.params.app_id, call.params.digest, offset, count
             )

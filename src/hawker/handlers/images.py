@@ -138,7 +138,7 @@ class ImageHandlers:
         if not is_digest(call.params.digest):
             raise Unprocessable("digest: sha256: and 64 lowercase hex characters are wanted")
         offset, count = max(0, call.query.offset), min(max(0, call.query.count), PIECE_BYTES)
-        async with self._handovers.hold(f"node {call.caller}"):
+        async with self._handovers.hold(f"node {call.share}"):
             org = ImageReader(call.query.org)
             return await self._images.blob_piece(Digest(call.params.digest), offset, count, org)
 

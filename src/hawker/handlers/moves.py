@@ -239,7 +239,7 @@ class MoveHandlers:
         def read(file: MovedFile, lost: Lost) -> Awaitable[StoredPiece | None]:
             return self._moves.files.piece(file, max(0, query.offset), count, lost)
 
-        piece = await self._read(call.caller, call.params.move_id, query, read)
+        piece = await self._read(call.share, call.params.move_id, query, read)
         return b"" if piece is None else piece.offset.to_bytes(8, "big") + piece.data
 
     @answers(HAND_BLOCKS)
@@ -249,7 +249,7 @@ class MoveHandlers:
         def read(file: MovedFile, lost: Lost) -> Awaitable[Mapping[int, bytes]]:
             return self._moves.files.blocks(file, spans, lost)
 
-        found = await self._read(call.caller, call.params.move_id, call.body, read)
+        found = await self._read(call.share, call.params.move_id, call.body, read)
         return b"".join(block.to_bytes(4, "big") + data for block, data in found.items())
 
     @answers(DIGEST_BLOCKS)
@@ -259,20 +259,20 @@ class MoveHandlers:
         def read(file: MovedFile, lost: Lost) -> Awaitable[Digests]:
             return self._moves.files.digests(file, spans, lost)
 
-        found = await self._read(call.caller, call.params.move_id, call.body, read)
+        found = await self._read(call.share, call.params.move_id, call.body, read)
         entries = (block.to_bytes(4, "big") + digest for block, digest in found.of.items())
         return found.upto.to_bytes(8, "big") + b"".join(entries)
 
     async def _read(
         self,
-        caller: str,
+        share: str,
         move_id: str,
         asked: MovedPieceQuery | MovedBlocksRequest,
         read: Callable[[MovedFile, Lost], Awaitable[T]],
     ) -> T:
         """What its disk cannot read is noted before the destination hears anything of it: as lost, and read as zeros
         from then on, or as what ends the move. Raises `Damaged`."""
-        async with self._handovers.hold(f"node {caller}"):
+        async with self._handovers.hold(f"node {share}"):
             while True:
                 file, lost = self._moves.handed_over(move_id, asked)
                 try:

@@ -86,7 +86,7 @@ class MachinePortHandlers:
         record = self._machines.find(call.params)
         if record.state is not State.STARTED:
             raise WrongState(f"machine {record.id} is {record.state}: nothing in it takes connections")
-        with self._of_caller.hold_now(call.caller), self._of_app.hold_now(record.app):
+        with self._of_caller.hold_now(call.share), self._of_app.hold_now(record.app):
             async with self._opened(record, call.body.port) as (address, stream):
                 await channel.send(PortOpened(address=address))
                 await relaying.relay(channel, stream)

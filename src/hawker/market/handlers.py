@@ -84,7 +84,7 @@ class MarketHandlers:
 
     async def create(self, call: Call[AppParams, NoQuery, CreateMachineRequest]) -> Machine:
         app = AppName(call.params.app_name)
-        self._spend(call.caller, 1)
+        self._spend(call.share, 1)
         made = (await self._placing.one(await self._order(CREATE_MACHINE, call, app, call.body))).machine
         if self._homes is not None and call.metadata.version:
             self._homes.note_order(app, made.id, call.metadata.version)
@@ -96,7 +96,7 @@ class MarketHandlers:
         call.grant.check(Attempt(Action.CREATE, app=app))
         if not 1 <= count <= MOST_AT_ONCE:
             raise Unprocessable(f"count: {count} is not between 1 and {MOST_AT_ONCE}")
-        self._spend(call.caller, 1 if body.dry_run else count)
+        self._spend(call.share, 1 if body.dry_run else count)
         order = await self._order(PLACE, call, app, body.machine)
         order = replace(order, count=count, all_or_nothing=bool(body.all_or_nothing))
         placed = await (self._placing.dry_run(order) if body.dry_run else self._placing.many(order))
@@ -115,7 +115,7 @@ class MarketHandlers:
         async def ask(node: Node) -> None:
             async with turns:
                 try:
-                    caller = self._peers.caller(node.id, behalf=call.caller)
+                    caller = self._peers.caller(node.id, behalf=call.behalf)
                     answer = await caller.call(LIST_PLACEMENTS, body=body, timeout_s=self._limits.bid_deadline_s)
                 except HawkerError as error:
                     errors.append(error)
@@ -136,7 +136,7 @@ class MarketHandlers:
         """An order with a key needs the app's home, which keeps the keys."""
         if self._homes is None:
             return AppNodes()
-        return await self._homes.find_app(app, call.caller, call.version, home=bool(call.idempotency_key))
+        return await self._homes.find_app(app, call.behalf, call.version, home=bool(call.idempotency_key))
 
     async def _order(
         self,
@@ -152,7 +152,7 @@ class MarketHandlers:
         return Order(
             app=app,
             machine=machine,
-            behalf=call.caller,
+            behalf=call.behalf,
             until=self._clock.monotonic() + min(route.timeout_s, call.deadline_s or route.timeout_s),
             key=key,
             known_at=await self._find_app(call, app),
@@ -179,14 +179,13 @@ class MarketHandlers:
         strict = placement_of(machine.config).spread is Spread.HARD
         return hosts if strict or any(others) else frozenset()
 
-    def _spend(self, caller: str, orders: int) -> None:
-        """Raises `RateLimited`."""
+    def _spend(self, share: str, orders: int) -> None:
+        """All of them or none. Raises `RateLimited`."""
         if self._callers is None:
             return
-        key, now = hashlib.blake2b(caller.encode(), digest_size=16).digest(), self._clock.monotonic()
-        for _ in range(orders):
-            if not self._callers.take(key, now):
-                raise RateLimited(_TEXT)
+        key, now = hashlib.blake2b(share.encode(), digest_size=16).digest(), self._clock.monotonic()
+        if not self._callers.take(key, now, orders):
+            raise RateLimited(_TEXT, wait_s=self._callers.wait_s(key, now, orders))
 
 
 def _takes(node: Node) -> bool:
