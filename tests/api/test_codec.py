@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.api.codec import MAX_VALUES, AnswerCodec, BodyCodec, encode_json
+from hawker.api.codec import MAX_DEPTH, MAX_VALUES, AnswerCodec, BodyCodec, encode_json
 from hawker.api.contract.machine import LIST_MACHINES, CreateMachineRequest, Machine, StopRequest
 from hawker.api.route import AnyRoute, Page, Socket
 from hawker.api.routes import ROUTES
@@ -26,6 +26,23 @@ def test_a_body_that_is_no_json_is_a_bad_request(data: bytes) -> None:
     with pytest.raises((BadRequest, Unprocessable)) as raised:
         CREATE.decode(data)
     assert data.startswith(b"[") or type(raised.value) is BadRequest
+
+
+def nested(depth: int, inner: bytes = b"") -> bytes:
+    """Half of them lists, half objects, with brackets in texts that do not count."""
+    pairs = [(b"[", b"]") if level % 2 else (b'{"]\\"}[":', b"}") for level in range(depth)]
+    end = inner or (b"" if depth % 2 == 0 else b"0")
+    return b"".join(first for first, _ in pairs) + end + b"".join(last for _, last in reversed(pairs))
+
+
+def test_a_body_is_as_deep_as_its_lists_and_objects() -> None:
+    codec: BodyCodec[Any] = BodyCodec(dict, deepest=MAX_DEPTH)
+    for depth in (1, 2, MAX_DEPTH - 1, MAX_DEPTH):
+        assert msgspec.json.encode(codec.decode(nested(depth)))
+    assert codec.decode(b'{"a":[' + b",".join([b"[{}]"] * 1000) + b"]}")
+    for data in (nested(MAX_DEPTH + 1), nested(MAX_DEPTH, b"[]"), nested(2, b"[]," * 99 + nested(MAX_DEPTH))):
+        with pytest.raises(BadRequest, match="more than 64 lists and objects in each other"):
+            codec.decode(data)
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,8 @@ async def test_a_wrong_method_names_the_right_ones(node: Served) -> None:
     [
         (b"", 400, "needs a JSON body"),
         (b"{", 400, "is not JSON"),
-        (b"[" * 200_000, 422, "object"),
+        (b"[" * 200_000, 400, "lists and objects in each other"),
+        (b'{"config":' + b"[" * 64 + b"]" * 64 + b"}", 400, "more than 64 lists and objects in each other"),
         (b'{"config":{"image":1}}', 422, "config.image: expected"),
         (b'{"config":{"image":"a","bogus":{}}}', 422, "config.bogus is not a known field"),
         (b'{"config":' + b'{"guest":' * 50_000 + b"}" * 50_001, 400, ""),
@@ -284,7 +285,7 @@ async def test_a_bad_body_is_refused_with_its_reason(
 ) -> None:
     async with node.http.post(MACHINES, data=body) as response:
         text = await response.text()
-    assert says in text and response.status in (status, 422) and not fake.calls
+    assert says in text and response.status == status and not fake.calls
 
 
 async def test_a_body_of_100_mb_is_refused_without_being_read(node: Served, fake: Fake) -> None:

@@ -11,7 +11,7 @@ from hawker.api.contract.market import Bid, BidAsk, Bids
 from hawker.api.directory import Node
 from hawker.config import MachineConfig
 from hawker.config.placement import Placement
-from hawker.errors import Unavailable
+from hawker.errors import BadRequest, HawkerError, TooLarge, Unavailable, Unprocessable
 from hawker.ids import NodeId
 from hawker.market.preferences import Limits, preferences
 from hawker.market.survey import SILENT, Bidding, Fields, Surveyed, Surveyor, Wanted, by_promise, rounds, unfit
@@ -115,6 +115,7 @@ class Nodes:
     def __init__(self) -> None:
         self.calls: list[tuple[NodeId, int]] = []
         self.gates: dict[NodeId, anyio.Event] = {}
+        self.bad: tuple[str, HawkerError] | None = None
         self.wrong: Callable[[NodeId], Exception | None] = lambda node: None
 
     def hold(self, node: NodeId) -> anyio.Event:
@@ -133,6 +134,8 @@ class Nodes:
                     await nodes.gates[node_id].wait()
                 await anyio.lowlevel.checkpoint()
                 asks = [msgspec.json.decode(each, type=BidAsk) for each in body.asks]
+                if nodes.bad is not None and any(each.app == nodes.bad[0] for each in asks):
+                    raise nodes.bad[1]
                 return Bids(bids=tuple(Bid(fits=len(each.app)) for each in asks))
 
         return Caller()
@@ -205,6 +208,27 @@ async def test_a_node_s_other_answer_is_told() -> None:
     nodes = Nodes()
     nodes.wrong = lambda node: Unavailable("cannot reach it") if node == B else None
     assert fits(await Bidding(nodes).collect([A, B], ask(), 1.0)) == {A: 1, B: "cannot reach it"}
+
+
+@pytest.mark.parametrize("error", [BadRequest("the body is not JSON"), TooLarge("too large"), Unprocessable("asks")])
+async def test_an_ask_that_makes_a_node_refuse_all_spoils_no_other(error: HawkerError) -> None:
+    nodes = Nodes()
+    bidding, gate = Bidding(nodes), nodes.hold(A)
+    nodes.bad = ("evil", error)
+    found: dict[str, int | str] = {}
+
+    async def one(app: str) -> None:
+        found[app] = fits(await bidding.collect([A], ask(app), 60.0))[A]
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one, "x")
+        await anyio.wait_all_tasks_blocked()
+        for app in ("xx", "evil", *("x" * length for length in range(3, 12))):
+            tasks.start_soon(one, app)
+        await anyio.wait_all_tasks_blocked()
+        gate.set()
+    assert found == {"x" * length: length for length in range(1, 12)} | {"evil": str(error)}
+    assert len(nodes.calls) <= 9
 
 
 async def test_nothing_is_kept_of_what_is_over() -> None:

@@ -43,6 +43,17 @@ async def test_a_bid_says_what_would_be_left(worker: SimWorker) -> None:
     assert (found.fits, found.same_app) == (1, 1)
 
 
+@pytest.mark.parametrize("depth", [500, 900, 950, 970, 990, 1000, 1100, 5000])
+async def test_an_ask_too_deep_to_be_read_spoils_no_other(worker: SimWorker, depth: int) -> None:
+    response = b'{"headers":{"a":' + b"[" * depth + b"]" * depth + b"}}"
+    port = b'{"port":80,"http_options":{"response":' + response + b"}}"
+    config = b'{"image":"a","services":[{"internal_port":80,"ports":[' + port + b"]}]}"
+    deep = msgspec.Raw(b'{"app":"shop","machine":{"config":' + config + b"}}")
+    first, spoiled, last = Bidder(worker.parts).quotes([ask(), deep, ask(count=2)])
+    assert (first.fits, last.fits > 0) == (1, True)
+    assert spoiled.decline is None or spoiled.decline.kind is DeclineKind.UNFIT
+
+
 async def test_how_many_would_fit_is_asked_with_a_count(worker: SimWorker) -> None:
     assert [bid(worker, count=count).fits for count in (1, 3, 9)] == [1, 3, ROOM.memory_mib // 256]
 

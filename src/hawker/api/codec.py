@@ -29,6 +29,13 @@ CURSOR_HEADER = "fly-next-cursor"
 MAX_VALUES = 20_000
 """Values of a body whose unknown fields are refused: each is looked at, and what has more is no config of a machine."""
 
+MAX_DEPTH = 64
+"""Lists and objects of a client's body, one in another: what nodes send each other has it some levels deeper, and all
+of them have to be able to read it."""
+
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _TEXT_OR_COMMA = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|,', re.DOTALL)
 """A text without an end goes on to the end of the body: nothing is looked at twice."""
 _JSON = msgspec.json.Encoder()
@@ -40,13 +47,16 @@ def encode_json(value: object) -> bytes:
 
 
 class BodyCodec(Generic[B]):
-    """A route's request body."""
+    """A route's request body. One with more than `deepest` lists and objects in each other is refused."""
 
-    def __init__(self, kind: type[B], *, strict: bool = False, optional: bool = False) -> None:
+    def __init__(
+        self, kind: type[B], *, strict: bool = False, optional: bool = False, deepest: int | None = None
+    ) -> None:
         self._kind = kind
         self._decoder = msgspec.json.Decoder(kind)
         self._strict = strict
         self._optional = optional
+        self._deepest = deepest
 
     def decode(self, data: bytes) -> B:
         """Raises `BadRequest` for what is no JSON or missing, `Unprocessable` for what does not fit the type."""
@@ -54,6 +64,8 @@ class BodyCodec(Generic[B]):
             return cast(B, None)
         if not data and not self._optional:
             raise BadRequest("this call needs a JSON body")
+        if self._deepest is not None and _is_deeper(data, self._deepest):
+            raise BadRequest(f"the body has more than {self._deepest} lists and objects in each other")
         return self._strictly(data) if self._strict else self._tolerantly(data or b"{}")
 
     def encode(self, body: B) -> bytes:
@@ -70,6 +82,16 @@ class BodyCodec(Generic[B]):
         if unknown is not None:
             raise Unprocessable(f"{unknown} is not a known field")
         return body
+
+
+def _is_deeper(data: bytes, deepest: int) -> bool:
+    """Each turn takes the innermost pairs away. What is no JSON may be called either."""
+    if data.count(b"[") + data.count(b"{") <= deepest:
+        return False
+    left = _TEXT.sub(b"", data).translate(_BRACKETS, _NO_BRACKETS)
+    for _ in range(deepest):
+        left = left.replace(b"[]", b"")
+    return bool(left)
 
 
 def _has_too_many(data: bytes) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol
 import anyio
 from anyio.lowlevel import checkpoint
 
-from hawker.api.codec import AnswerCodec, BodyCodec, Receive, Send, encode_json
+from hawker.api.codec import MAX_DEPTH, AnswerCodec, BodyCodec, Receive, Send, encode_json
 from hawker.api.failure import failed
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers, Written, finish
@@ -129,7 +129,7 @@ class RouteEndpoint(Protocol):
 class Setup(ValueObject, frozen=True):
     """What all endpoints of a server share. A body of more than `max_body_bytes` is refused with `TooLarge`; `written`
     tells where in the catalog a call that wrote can be read, None for nowhere; large bodies come in turns of
-    `bodies`."""
+    `bodies`; `deepest` is how many lists and objects may be in each other, None for no bound."""
 
     handlers: Handlers
     shutdown: Shutdown
@@ -137,6 +137,7 @@ class Setup(ValueObject, frozen=True):
     max_body_bytes: int
     written: Written | None = None
     bodies: Turns | None = None
+    deepest: int | None = MAX_DEPTH
 
 
 class UnaryEndpoint:
@@ -146,7 +147,7 @@ class UnaryEndpoint:
         self.path, self.guard = route.path, guard_of(route)
         self._status = route.status
         self._handler = setup.handlers.of(route)
-        self._reader = CallReader(route, setup.max_body_bytes, setup.bodies)
+        self._reader = CallReader(route, setup.max_body_bytes, setup.bodies, setup.deepest)
         self._route = route
         self._kind = route.media.encode()
         lasting = route.method == "GET" and route.timeout_s > USUAL_TIMEOUT_S
@@ -173,7 +174,7 @@ class UploadEndpoint:
         self.path, self.guard = route.path, guard_of(route)
         self._status = route.status
         self._handler = setup.handlers.of(route)
-        self._reader = CallReader(route, 0)
+        self._reader = CallReader(route, 0, deepest=setup.deepest)
         self._route = route
         self._shutdown = setup.shutdown
 
@@ -198,7 +199,7 @@ class StreamEndpoint:
         self.path, self.guard = route.path, guard_of(route)
         self._status = route.status
         self._handler = setup.handlers.of(route)
-        self._reader = CallReader(route, setup.max_body_bytes, setup.bodies)
+        self._reader = CallReader(route, setup.max_body_bytes, setup.bodies, setup.deepest)
         self._shutdown = setup.shutdown
         self._clock = setup.clock
 
@@ -324,7 +325,7 @@ class SocketEndpoint:
         self.path, self.guard = route.path, guard_of(route)
         self._up = route.up
         self._handler = setup.handlers.of(route)
-        self._reader = CallReader(route, 0)
+        self._reader = CallReader(route, 0, deepest=setup.deepest)
         self._shutdown = setup.shutdown
 
     async def __call__(self, request: Incoming, grant: Grant, send: Send) -> int:

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from hawker.api.call_metadata import DEADLINE_HEADER, DEPLOY_TERM_HEADER, read_deadline
-from hawker.api.codec import BodyCodec, Receive, Scope
+from hawker.api.codec import MAX_DEPTH, BodyCodec, Receive, Scope
 from hawker.api.grant import Grant
 from hawker.api.query import QueryCodec
 from hawker.api.route import B, Call, P, Q, Route, is_list
@@ -83,12 +83,19 @@ def _told_source(headers: Sequence[tuple[bytes, bytes]], peer: str, proxies: Seq
 class CallReader(Generic[P, Q, B]):
     """Makes the calls of one route; its codecs are built once."""
 
-    def __init__(self, route: Route[P, Q, B, Any], max_body_bytes: int, bodies: Turns | None = None) -> None:
+    def __init__(
+        self,
+        route: Route[P, Q, B, Any],
+        max_body_bytes: int,
+        bodies: Turns | None = None,
+        deepest: int | None = MAX_DEPTH,
+    ) -> None:
         self._params = route.params
         self._route = route
         self._takes_body = route.body is not NoneType
         self._max_body_bytes = min(max_body_bytes, route.body_bytes or max_body_bytes)
         self._bodies = bodies
+        self._deepest = deepest
 
     @cached_property
     def _query(self) -> QueryCodec[Q]:
@@ -97,7 +104,8 @@ class CallReader(Generic[P, Q, B]):
 
     @cached_property
     def _body(self) -> BodyCodec[B]:
-        return BodyCodec(self._route.body, strict=self._route.strict, optional=self._route.body_optional)
+        route = self._route
+        return BodyCodec(route.body, strict=route.strict, optional=route.body_optional, deepest=self._deepest)
 
     async def with_body(self, request: Incoming, grant: Grant) -> Call[P, Q, B]:
         """Reads the body to its end, if the route has one. Raises `TooLarge`, `BadRequest`, `Unprocessable`."""

@@ -23,7 +23,7 @@ from hawker.api.call_metadata import (
     read_name,
     read_tokens,
 )
-from hawker.api.codec import Message, Receive, Scope, Send, encode_json
+from hawker.api.codec import MAX_DEPTH, Message, Receive, Scope, Send, encode_json
 from hawker.api.contract.body import Problem
 from hawker.api.endpoints import (
     FixedEndpoint,
@@ -207,7 +207,8 @@ class Server:
         self._entrance = RoundRobin()
         self._calls = None if between_nodes else Occupancy(CALLS)
         self._strangers = TokenBuckets(_STRANGERS) if limiter is not None else None
-        setup = Setup(handlers, self._shutdown, clock, max_body_bytes, written, Turns(BODIES))
+        deepest = None if between_nodes else MAX_DEPTH
+        setup = Setup(handlers, self._shutdown, clock, max_body_bytes, written, Turns(BODIES), deepest)
         for route in routes:
             self._add(route, setup)
         for page in () if between_nodes else _pages(routes, version):

@@ -16,7 +16,7 @@ from hawker.api.contract.market import QUOTE, Bid, BidAsk, BidShown, BidsRequest
 from hawker.api.directory import Directory, Node, Peers
 from hawker.clock import Clock
 from hawker.config.placement import Placement, lacking
-from hawker.errors import Fault, HawkerError
+from hawker.errors import BadRequest, Fault, HawkerError, TooLarge, Unprocessable
 from hawker.ids import NodeId
 from hawker.market.preferences import Limits, Preferences
 from hawker.market.ranking import Ranked, explained, offers_of, plan, rank
@@ -158,6 +158,7 @@ SILENT = "no answer in time"
 _TOGETHER = 32
 _TOGETHER_BYTES = 512 * 1024
 _CALLS_AT_ONCE = 1  # to one node
+_UNREAD = (BadRequest, TooLarge, Unprocessable)  # what a node answers to a whole body
 
 
 class _Round:
@@ -246,11 +247,23 @@ class Bidding:
             if len(answer.bids) != len(together):
                 raise Fault(f"{len(answer.bids)} bids came for {len(together)}")
         except HawkerError as error:
+            if len(together) > 1 and isinstance(error, _UNREAD):
+                await self._settle_halves(node, together, deadline_s)
+                return
             for each in together:
                 each.settle(node, str(error))
             return
         for each, bid in zip(together, answer.bids, strict=True):
             each.settle(node, bid)
+
+    async def _settle_halves(self, node: NodeId, together: list[_Round], deadline_s: float) -> None:
+        """One of them made the node refuse all: it is found, and the others are asked for without it. The first, in
+        whose task group this runs, comes last: once it has its bid, that group ends."""
+        middle = len(together) // 2
+        for half in (together[middle:], together[:middle]):
+            wanted = [each for each in half if each.wants(node)]
+            if wanted:
+                await self._settle(node, wanted, deadline_s)
 
     def _hand_on(self, node: NodeId, queue: _Queue) -> None:
         """The next call runs in the task group of whoever has waited longest."""

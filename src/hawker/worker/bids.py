@@ -72,7 +72,7 @@ class Bidder:
     def _wanted(self, data: bytes) -> "_Wanted | Bid":
         try:
             ask = _ASK.decode(data)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             return Bid(fits=0, decline=Decline(kind=DeclineKind.UNFIT, reason=f"cannot be read here: {error}"))
         config, features = ask.machine.config, self._parts.deps.driver.features
         try:
