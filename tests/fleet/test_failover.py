@@ -8,6 +8,7 @@ from hawker.errors import Unavailable
 from hawker.fleet.failover import ALIVE, DOWN, Spare, Takeover, Watched
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.machine import State
+from hawker.record.move import OPEN_MOVE_OF, MovePointer
 from hawker.record.node import FENCED, TAKEOVERS
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
@@ -183,6 +184,27 @@ async def test_a_machine_that_was_taken_over_is_ended_once(fleet: Fleet) -> None
     await fleet.worker.reaches(machine_id, State.STARTED)
     await fleet.sentinel.look()
     assert fleet.state(machine_id) is State.STARTED
+
+
+async def test_a_machine_that_cannot_give_way_keeps_no_other_from_it_and_no_spare_from_a_start(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    moving, other, spare_id = await fleet.worker.started(), await fleet.worker.started(), await spare(fleet)
+    pointer = MovePointer(move="01J00000000000000000000000")
+    await fleet.worker.store.write(lambda tx: tx.put(OPEN_MOVE_OF, moving, pointer))
+    by = MachineId("e0000000000001")
+    fleet.seen.mine = [Takeover(machine=MachineId(each), spare=by, seen=1.0) for each in (moving, other)]
+    fleet.seen.said[LOST] = DOWN
+    await fleet.sentinel.look()
+    await fleet.sentinel.look()
+    await fleet.worker.reaches(other, State.STOPPED)
+    await fleet.worker.reaches(spare_id, State.STARTED)
+    assert fleet.state(moving) is State.STARTED and fleet.worker.store.get(FENCED, moving) is None
+    told = [record for record in caplog.records if record.message == "machine cannot give way to its spare"]
+    assert [vars(record)["machine"] for record in told] == [moving]
+    await fleet.worker.store.write(lambda tx: tx.delete(OPEN_MOVE_OF, moving))  # its move was cancelled
+    await fleet.sentinel.look()
+    await fleet.worker.reaches(moving, State.STOPPED)
 
 
 async def test_takeovers_are_forgotten_with_their_machines(fleet: Fleet) -> None:

@@ -265,6 +265,7 @@ class Failover:
         self._spares: dict[MachineId, None] = {}
         self._told: dict[MachineId, FailoverVerdict] = {}
         self._by_hand: dict[MachineId, None] = {}
+        self._refused: dict[MachineId, str] = {}
         hear(self._note)
 
     async def serve(self) -> None:
@@ -388,12 +389,23 @@ class Failover:
         _log.warning("spare was started by hand", extra={"machine": spare_id, "for": watched.id, "lost": watched.owner})
 
     async def _give_way(self) -> None:
+        """A machine that cannot be stopped now keeps no other from being stopped, and no spare from being started. It
+        is tried again in each look: one that is on its way to another node is stopped where its move ends, here or by
+        the node that has it then."""
+        refused: dict[MachineId, str] = {}
         for takeover in await self._sight.taken_from(self._me):
             record = self._store.get(MACHINES, takeover.machine)
             fenced = self._store.get(FENCED, takeover.machine)
             if record is None or record.state in GONE or (fenced is not None and fenced.seen >= takeover.seen):
                 continue
-            await self._fence(record, takeover)
+            try:
+                await self._fence(record, takeover)
+            except HawkerError as error:
+                refused[record.id] = str(error)
+                if self._refused.get(record.id) != str(error):
+                    fields = {"machine": record.id, "spare": takeover.spare, "error": str(error)}
+                    _log.error("machine cannot give way to its spare", extra=fields)
+        self._refused = refused
 
     async def _fence(self, record: MachineRecord, takeover: Takeover) -> None:
         fenced = FencedRecord(spare=takeover.spare, seen=takeover.seen, at=self._clock.now())
