@@ -144,7 +144,11 @@ async def test_every_org_but_the_operators_has_the_common_quota(worker: SimWorke
         await worker.create(app="theirs", order=SKIP)
     await limit(worker, "org/acme", machines=2)
     await worker.create(app="theirs", order=SKIP)
-    assert worker.parts.quotas.subjects(worker.store) == ["org/acme"]
+    quotas = worker.parts.quotas
+    assert quotas.subjects(worker.store, ["acme", "personal"]) == ["org/acme"]
+    assert quotas.subjects(worker.store, ["acme", "beta"]) == ["org/acme", "org/beta"]
+    limited = ["org/acme", "org/beta", "org/personal", EVERY_ORG, f"app/{APP}"]
+    assert [quotas.is_limited(worker.store, subject) for subject in limited] == [True, True, False, False, False]
 
 
 async def test_counts_of_other_nodes(worker: SimWorker) -> None:

@@ -35,29 +35,49 @@ class FleetQuotas(Protocol):
 
     def learn(self, told: Mapping[str, QuotaRecord], elsewhere: Mapping[str, Amount]) -> None: ...
 
-    def used(self, reader: Reader, subject: str) -> Amount: ...
+    def subjects(self, reader: Reader, orgs: Iterable[str]) -> Iterable[str]: ...
 
-    def subjects(self, reader: Reader) -> Iterable[str]: ...
+    def is_limited(self, reader: Reader, subject: str) -> bool: ...
 
     def listen(self, changed: Callable[[str], None]) -> None: ...
+
+
+class KeptUsage(Protocol):
+    """The part of `quota.UsageTally` that is told to a fleet."""
+
+    @property
+    def orgs(self) -> Iterable[str]: ...
+
+    def look(self) -> None: ...
+
+    def turn(self) -> None: ...
+
+    def of(self, subject: str) -> Amount: ...
 
 
 class CatalogRows(Protocol):
     async def query(self, statement: Statement, *, timeout_s: float) -> ResultTable: ...
 
 
-def quota_sources(node: NodeId, store: Reader, quotas: FleetQuotas) -> tuple[Source, Source]:
+def quota_sources(node: NodeId, store: Reader, quotas: FleetQuotas, tally: KeptUsage) -> tuple[Source, Source]:
     def set_here(subject: str) -> Iterable[Row]:
         record = store.get(QUOTAS, subject)
         return () if record is None else (quota_row(node, record),)
 
     def used_here(subject: str) -> Iterable[Row]:
-        amount = quotas.used(store, subject) if subject in set(quotas.subjects(store)) else Amount()
+        if not quotas.is_limited(store, subject):
+            return ()
+        tally.look()
+        amount = tally.of(subject)
         return () if amount == Amount() else (usage_row(node, subject, amount),)
+
+    def all_used() -> Iterable[str]:
+        tally.look()
+        return quotas.subjects(store, tally.orgs)
 
     return (
         Source(name=QUOTAS.name, every=lambda: [key for key, _ in store.scan(QUOTAS)], rows=set_here),
-        Source(name=USAGE, every=lambda: list(quotas.subjects(store)), rows=used_here),
+        Source(name=USAGE, every=all_used, rows=used_here),
     )
 
 
@@ -70,6 +90,7 @@ class QuotaExchange:
         store: Reader,
         clock: Clock,
         quotas: FleetQuotas,
+        tally: KeptUsage,
         catalog: CatalogRows,
         note: Callable[[str, str], None],
     ) -> None:
@@ -77,6 +98,7 @@ class QuotaExchange:
         self._store = store
         self._clock = clock
         self._quotas = quotas
+        self._tally = tally
         self._catalog = catalog
         self._note = note
         self._noted: dict[str, Amount] = {}
@@ -106,7 +128,9 @@ class QuotaExchange:
 
     def _tell(self) -> None:
         """Also of what became less, which no admission notices."""
-        now = {subject: self._quotas.used(self._store, subject) for subject in self._quotas.subjects(self._store)}
+        self._tally.turn()
+        self._tally.look()
+        now = {subject: self._tally.of(subject) for subject in self._quotas.subjects(self._store, self._tally.orgs)}
         for subject in now.keys() | self._noted.keys():
             if now.get(subject) != self._noted.get(subject):
                 self._note(USAGE, subject)

@@ -14,14 +14,24 @@ from hawker.ids import AppName
 from hawker.record.app import APPS, IPS
 from hawker.record.machine import BY_APP, MACHINES, MachineRecord
 from hawker.record.org import QUOTAS, Amount, QuotaRecord, QuotaRule
-from hawker.record.volume import MIB_PER_GB, SNAPSHOTS, VOLUMES, VOLUMES_BY_APP
+from hawker.record.volume import MIB_PER_GB, SNAPSHOTS, VOLUMES, VOLUMES_BY_APP, SnapshotRecord
 from hawker.store.contract import Reader, Store, Tx
+from hawker.value_object import ValueObject
 
 _MIB = 1 << 20
+NOTHING = Amount()
 
 
 def no_files(app_id: str) -> int:
     return 0
+
+
+class AppUsage(ValueObject, frozen=True):
+    """What one app has. `images` has the bytes of each image by its digest, which apps may share; they are not in
+    `amount`."""
+
+    amount: Amount
+    images: Mapping[str, int]
 
 
 class UsageCount:
@@ -50,21 +60,37 @@ class UsageCount:
         return Amount(volumes=1, disk_mb=size_gb * MIB_PER_GB)
 
     def _of_apps(self, reader: Reader, apps: frozenset[AppName]) -> Amount:
-        machines = [record for app in sorted(apps) for record in _machines(reader, app)]
-        total = Amount(disk_mb=_images_mib(machines))
-        for record in machines:
+        if not apps:
+            return NOTHING
+        snapshots = [snapshot for _, snapshot in reader.scan(SNAPSHOTS) if snapshot.app in apps]
+        return self.total(
+            self.usage(reader, app, [each for each in snapshots if each.app == app]) for app in sorted(apps)
+        )
+
+    def usage(self, reader: Reader, app: AppName, snapshots: Iterable[SnapshotRecord]) -> AppUsage:
+        """`snapshots` are all of the app's."""
+        total, images = NOTHING, dict[str, int]()
+        for record in _machines(reader, app):
             total = total.plus(self.of_machine(record.config))
-        for app in sorted(apps):
-            for _, key in reader.scan(VOLUMES_BY_APP, f"{app}/"):
-                volume = reader.get(VOLUMES, key.id)
-                total = total.plus(Amount() if volume is None else self.of_volume(volume.size_gb))
-            known = reader.get(APPS, app)
-            uploaded = 0 if known is None else self._files_bytes(known.id)
-            total = total.plus(Amount(addresses=reader.count(IPS, f"{app}/"), disk_mb=-(-uploaded // _MIB)))
-        for _, snapshot in reader.scan(SNAPSHOTS):
-            if snapshot.app in apps:
-                total = total.plus(Amount(snapshots=1, disk_mb=-(-snapshot.size // _MIB)))
-        return total
+            for image in (record.image, *record.container_images.values()):
+                images[image.digest] = image.size_bytes
+        for _, key in reader.scan(VOLUMES_BY_APP, f"{app}/"):
+            volume = reader.get(VOLUMES, key.id)
+            total = total.plus(NOTHING if volume is None else self.of_volume(volume.size_gb))
+        for snapshot in snapshots:
+            total = total.plus(Amount(snapshots=1, disk_mb=-(-snapshot.size // _MIB)))
+        known = reader.get(APPS, app)
+        uploaded = 0 if known is None else self._files_bytes(known.id)
+        total = total.plus(Amount(addresses=reader.count(IPS, f"{app}/"), disk_mb=-(-uploaded // _MIB)))
+        return AppUsage(total, images)
+
+    def total(self, usages: Iterable[AppUsage]) -> Amount:
+        """Of several apps: each image once, as it was pulled."""
+        total, images = NOTHING, dict[str, int]()
+        for each in usages:
+            total = total.plus(each.amount)
+            images |= each.images
+        return total.plus(Amount(disk_mb=-(-sum(images.values()) // _MIB)))
 
 
 def _machines(reader: Reader, app: AppName) -> Iterable[MachineRecord]:
@@ -74,20 +100,9 @@ def _machines(reader: Reader, app: AppName) -> Iterable[MachineRecord]:
             yield record
 
 
-def _images_mib(machines: Iterable[MachineRecord]) -> int:
-    """Each image once, as it was pulled."""
-    sizes = {
-        image.digest: image.size_bytes
-        for record in machines
-        for image in (record.image, *record.container_images.values())
-    }
-    return -(-sum(sizes.values()) // _MIB)
-
-
 EVERY_ORG = "org/*"
 MOST_QUOTAS = 10_000
 _MOST = 1 << 53
-NOTHING = Amount()
 
 
 def org_subject(org: str) -> str:
@@ -160,13 +175,20 @@ class Quotas:
         """On the other nodes, as they told it last."""
         return self._elsewhere.get(subject, NOTHING)
 
-    def subjects(self, reader: Reader) -> list[str]:
-        """Whose amounts are to be told to other nodes: those with a quota, and every org where all have one."""
+    def subjects(self, reader: Reader, orgs: Iterable[str]) -> list[str]:
+        """Whose amounts are to be told to other nodes: those with a quota, and every one of `orgs` where all have
+        one."""
         quotas = self.all(reader)
         named = {subject for subject in quotas if subject != EVERY_ORG}
         if EVERY_ORG in quotas:
-            named |= {org_subject(app.org) for _, app in reader.scan(APPS) if app.org != DEFAULT_ORG}
+            named |= {org_subject(org) for org in orgs if org != DEFAULT_ORG}
         return sorted(named)
+
+    def is_limited(self, reader: Reader, subject: str) -> bool:
+        """Whether a quota is for this subject: its own, or that of every org."""
+        own = subject != EVERY_ORG and self._record(reader, subject) is not None
+        by_all = subject.startswith("org/") and subject not in (EVERY_ORG, org_subject(DEFAULT_ORG))
+        return own or (by_all and self._record(reader, EVERY_ORG) is not None)
 
     def _applying(self, reader: Reader, app: AppName) -> list[tuple[str, QuotaRecord]]:
         owner = reader.get(APPS, app)

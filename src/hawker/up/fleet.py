@@ -37,7 +37,7 @@ from hawker.fleet.mesh import MESH_HOSTS, OWN, FleetMesh, MeshHost, said
 from hawker.fleet.names import FarNames, FleetNames
 from hawker.fleet.presence import DaemonMark, HostAsker
 from hawker.fleet.publish import ALL, COMPARE_EVERY_S, IMAGE_NAMES, IMAGES, Publisher, Source, follow, worker_sources
-from hawker.fleet.quotas import QuotaExchange
+from hawker.fleet.quotas import QuotaExchange, quota_sources
 from hawker.fleet.registry_logins import FleetLogins, login_source
 from hawker.fleet.rows import NodeFacts
 from hawker.gateway.peers import HttpPeers
@@ -53,6 +53,7 @@ from hawker.http.mutual_tls import MutualTls
 from hawker.ids import AppName, NodeId
 from hawker.node import labels_of
 from hawker.place import Place
+from hawker.quota.tally import ObservableReader, UsageTally
 from hawker.record.machine import networks_here
 from hawker.store.contract import Observable
 from hawker.up.catalog import NodeCatalog, agent_catalog, own_catalog
@@ -100,20 +101,22 @@ def _gossips_at(seat: Seat) -> str:
 
 @asynccontextmanager
 async def in_fleet(
-    seat: Seat, parts: AssembledWorker, store: Observable, place: Place, more: Sequence[Source] = ()
+    seat: Seat, parts: AssembledWorker, store: ObservableReader, place: Place, more: Sequence[Source] = ()
 ) -> AsyncIterator[InFleet]:
     """Makes the node one of the cluster, until the context is left; then the others are told that it was meant. `more`
     is what else is published. Nobody else has to be there."""
     write_cluster(place.cluster, seat.cluster)
+    tally = UsageTally(store, parts.quotas.count)
+    told = (*more, *quota_sources(parts.node.id, store, parts.quotas, tally))
     async with AsyncExitStack() as stack:
-        ours = await _joined(stack, seat, parts, store, place, more)
+        ours = await _joined(stack, seat, parts, store, place, told)
         gossip, catalog = ours.inside.gossip, ours.inside.kept.catalog
         tasks = await stack.enter_async_context(_tasks(gossip))
         await stack.enter_async_context(ours.inside.kept.running())
         tasks.start_soon(ours.members.serve)
         await tasks.start(ours.inside.publisher.serve)
         quotas = QuotaExchange(
-            parts.node.id, parts.deps.store, parts.deps.clock, parts.quotas, catalog, ours.inside.publisher.note
+            parts.node.id, store, parts.deps.clock, parts.quotas, tally, catalog, ours.inside.publisher.note
         )
         tasks.start_soon(quotas.serve)
         tasks.start_soon(ours.certificates.serve)

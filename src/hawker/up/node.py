@@ -58,7 +58,7 @@ from hawker.worker.format import enter
 
 if TYPE_CHECKING:
     from hawker.catalog.http import server as catalog_server
-    from hawker.fleet import joining, quotas
+    from hawker.fleet import joining
     from hawker.secret import certificate_orders
     from hawker.up import fleet as up_fleet
     from hawker.up import fleet_front
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
 else:
     catalog_server = deferred("hawker.catalog.http.server")
     joining = deferred("hawker.fleet.joining")
-    quotas = deferred("hawker.fleet.quotas")
     certificate_orders = deferred("hawker.secret.certificate_orders")
     up_fleet = deferred("hawker.up.fleet")
     fleet_front = deferred("hawker.up.fleet_front")
@@ -238,8 +237,7 @@ async def _fleet(
     if doors.seat is None:
         return None
     revoked = fleet_front.revocations_of(parts.node.id, store)
-    told = [revoked, *quotas.quota_sources(parts.node.id, store, parts.quotas)]
-    return await stack.enter_async_context(up_fleet.in_fleet(doors.seat, parts, store, place, told))
+    return await stack.enter_async_context(up_fleet.in_fleet(doors.seat, parts, store, place, [revoked]))
 
 
 async def _node_record(store: Store, place: Place, region: str, clock: Clock) -> NodeRecord:
