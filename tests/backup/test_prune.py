@@ -12,12 +12,11 @@ import pytest
 
 from hawker.archive.directory import DirectoryBackend
 from hawker.archive.failure import ArchiveDamaged
-from hawker.backup.checks import CLOCKS_S
 from hawker.backup.format import CHUNK_BYTES, AtWork, BackupManifest
 from hawker.backup.prune import DRAFTS_KEPT_S, GRACE_S, prune, retained
-from hawker.backup.repository import BACKUP_LEASE_S, BackupRepository
+from hawker.backup.repository import BackupRepository
 from hawker.backup.transfer import restore, save, verify
-from hawker.clock import ManualClock, SystemClock
+from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 from tests.backup.conftest import ABOUT, PASSPHRASE, bytes_of, files_below, opened
 
@@ -123,7 +122,7 @@ async def test_of_two_prunes_that_look_at_the_same_moment_one_goes_on_and_stays_
     other = opened(DirectoryBackend(kept), tmp_path / "other")
     async with local.taken():
         await other.keys()
-        other._get = lambda key, most: _nobody()  # type: ignore[method-assign, assignment]  # it had looked before
+        other._at_work._place.get = lambda key, most: _nobody()  # type: ignore[method-assign, assignment]  # it had looked before
         with pytest.raises(Unavailable, match="same moment"):
             await prune(other, NOW)
         third = opened(DirectoryBackend(kept), tmp_path / "third")
@@ -180,51 +179,6 @@ async def test_writer_that_died_at_work_holds_the_repository_no_longer_than_it_s
                 await prune(local, NOW)
         else:
             await prune(local, NOW)
-
-
-async def test_writer_that_was_killed_holds_the_repository_for_an_hour_from_when_it_said_so_last(
-    kept: Path, volume: Path, tmp_path: Path
-) -> None:
-    clock = ManualClock(NOW)
-    repository = BackupRepository(DirectoryBackend(kept), tmp_path / "s", lambda: PASSPHRASE, clock)
-    writer = repository.writing()
-    keep_on = await writer.__aenter__()
-    for _ in range(5):
-        clock.advance(BACKUP_LEASE_S - CLOCKS_S - 1)
-        await keep_on()
-    clock.advance(BACKUP_LEASE_S + CLOCKS_S - 1)
-    with pytest.raises(Unavailable, match="under way"):
-        await prune(repository, clock.now())
-    clock.advance(2)
-    await prune(repository, clock.now())
-    with pytest.raises(Unavailable, match="repeat it"):
-        await keep_on()
-    await writer.__aexit__(None, None, None)
-    assert list((kept / "running").iterdir()) == []
-
-
-@pytest.mark.parametrize("set_s", [BACKUP_LEASE_S, -BACKUP_LEASE_S])
-async def test_writer_does_not_count_on_what_is_there_once_others_may_count_it_out(
-    kept: Path, tmp_path: Path, set_s: float
-) -> None:
-    """Also where its clock of the wall was set, or one of the two stood still."""
-    clock = Uneven()
-    repository = BackupRepository(DirectoryBackend(kept), tmp_path / "s", lambda: PASSPHRASE, clock)
-    async with repository.writing() as keep_on:
-        await keep_on()
-        clock.wall, clock.slept = max(0.0, set_s), max(0.0, -set_s)
-        with pytest.raises(Unavailable, match="repeat it"):
-            await keep_on()
-
-
-class Uneven(SystemClock):
-    wall = slept = 0.0
-
-    def now(self) -> float:
-        return super().now() + self.wall
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self.slept
 
 
 async def test_prune_removes_nothing_when_a_backup_that_stays_cannot_be_read(

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from hawker.archive.directory import DirectoryBackend
+from hawker.backup.at_work import BACKUP_LEASE_S
 from hawker.backup.checks import CLOCKS_S, BackupCheck, BackupChecks, BackupShareReport
 from hawker.backup.format import CHUNK_BYTES, SEGMENT_BYTES, BackupManifest
-from hawker.backup.repository import BACKUP_LEASE_S, BackupRepository
+from hawker.backup.repository import BackupRepository
 from hawker.backup.transfer import save
 from hawker.backup.verification import verify_share
 from hawker.clock import ManualClock

@@ -9,7 +9,7 @@ import pytest
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.volume import LIST_BACKUPS, KeptBackup
-from hawker.backup.repository import BACKUP_LEASE_S
+from hawker.backup.at_work import BACKUP_LEASE_S
 from hawker.clock import OFFSET_VARIABLE, SystemClock
 from hawker.errors import HawkerError
 from hawker.failpoint import OF_VERIFICATION
