@@ -23,6 +23,13 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def other(tmp_path: Path) -> Path:
+    """As long as `file`."""
+    (tmp_path / "other").write_bytes(b"what followed")
+    return tmp_path / "other"
+
+
+@pytest.fixture
 def large(tmp_path: Path) -> Path:
     (tmp_path / "large").write_bytes(LARGE)
     return tmp_path / "large"
@@ -61,6 +68,22 @@ async def test_names_are_those_below_a_folder_in_order(place: ArchiveBackend, fi
     assert await place.names("ab/", 2) == ["ab/c/1", "ab/d/2"]
     with pytest.raises(ArchiveDamaged, match="more than 1 "):
         await place.names("ab/", 1)
+
+
+async def test_version_is_another_one_once_something_else_is_written(
+    place: ArchiveBackend, file: Path, large: Path, other: Path
+) -> None:
+    assert await place.versions("ab/", 2) == {}
+    for key in ("ab/c/1", "ab/d/2", "abc/3"):
+        await place.put_new(key, file)
+    first = await place.versions("ab/", 2)
+    assert first.keys() == {"ab/c/1", "ab/d/2"} and None not in first.values()
+    await place.put("ab/c/1", other)
+    await place.put_new("ab/d/2", large)
+    second = await place.versions("ab/", 2)
+    assert second["ab/c/1"] != first["ab/c/1"] and second["ab/d/2"] == first["ab/d/2"]
+    with pytest.raises(ArchiveDamaged, match="more than 1 "):
+        await place.versions("ab/", 1)
 
 
 async def test_missing_key_is_not_there(place: ArchiveBackend, file: Path, tmp_path: Path) -> None:

@@ -71,6 +71,11 @@ def _random(count: int) -> bytes:
     return os.urandom(count).translate(bytes.maketrans(b"!?", b"12"))
 
 
+async def stored(repository: BackupRepository) -> list[str]:
+    """The keys of all segments and packs."""
+    return [*await repository.segments(), *await repository.packs()]
+
+
 def bytes_of(file: Path) -> bytes:
     return file.read_bytes()
 

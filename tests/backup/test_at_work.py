@@ -11,7 +11,7 @@ from hawker.backup.prune import prune
 from hawker.backup.repository import BackupRepository
 from hawker.clock import ManualClock, SystemClock
 from hawker.errors import Unavailable
-from tests.backup.conftest import PASSPHRASE
+from tests.backup.conftest import PASSPHRASE, opened
 
 pytestmark = pytest.mark.anyio
 NOW = 1_800_000_000.0
@@ -60,3 +60,20 @@ class Uneven(SystemClock):
 
     def monotonic(self) -> float:
         return super().monotonic() + self.slept
+
+
+async def test_prune_whose_mark_another_took_for_one_of_a_killed_prune_bars_backups_still(
+    kept: Path, tmp_path: Path
+) -> None:
+    """Both found a mark of a killed prune. The second removes it when the first has made its own of it."""
+    first, second, writer = (opened(DirectoryBackend(kept), tmp_path / name) for name in ("1", "2", "3"))
+    async with first.taken():
+        (kept / "pruning").unlink()
+        with pytest.raises(Unavailable, match="being pruned"):
+            async with writer.writing():
+                pass
+        with pytest.raises(Unavailable, match="same moment"):
+            async with second.taken():
+                pass
+    async with writer.writing():
+        pass

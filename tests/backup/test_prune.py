@@ -10,15 +10,18 @@ import anyio
 import msgspec
 import pytest
 
+from hawker.archive.backend import ArchiveBackend
 from hawker.archive.directory import DirectoryBackend
 from hawker.archive.failure import ArchiveDamaged
-from hawker.backup.format import CHUNK_BYTES, AtWork, BackupManifest
-from hawker.backup.prune import DRAFTS_KEPT_S, GRACE_S, prune, retained
-from hawker.backup.repository import BackupRepository
+from hawker.backup.at_work import BACKUP_LEASE_S, WorkLease
+from hawker.backup.checks import CLOCKS_S
+from hawker.backup.format import CHUNK_BYTES, SEGMENT_BYTES, AtWork, BackupManifest, BackupSegment
+from hawker.backup.prune import DRAFTS_KEPT_S, GRACE_S, LONGEST_BAR_S, prune, retained
+from hawker.backup.repository import BackupRepository, pack_name
 from hawker.backup.transfer import restore, save, verify
-from hawker.clock import SystemClock
+from hawker.clock import ManualClock, SystemClock
 from hawker.errors import Unavailable
-from tests.backup.conftest import ABOUT, PASSPHRASE, bytes_of, files_below, opened
+from tests.backup.conftest import ABOUT, PASSPHRASE, bytes_of, files_below, opened, stored
 
 pytestmark = pytest.mark.anyio
 NOW = 1_800_000_000.0
@@ -63,16 +66,16 @@ async def test_object_that_no_backup_has_goes_when_its_grace_is_over(
     repository: BackupRepository, volume: Path, tmp_path: Path
 ) -> None:
     content = await two_backups(repository, volume)
-    stored = len(await repository.stored())
+    count = len(await stored(repository))
     first, second = names("20", "21")
     one = await prune(repository, NOW, daily=1, weekly=0)
     assert (one.backups, one.objects) == ((first,), 0) and one.marked > 0
-    assert await repository.backups("") == [second] and len(await repository.stored()) == stored
+    assert await repository.backups("") == [second] and len(await stored(repository)) == count
     early = await prune(repository, NOW + GRACE_S - 1, daily=1, weekly=0)
     assert (early.objects, early.marked) == (0, one.marked)
     late = await prune(repository, NOW + GRACE_S, daily=1, weekly=0)
     assert (late.objects, late.marked) == (one.marked, 0)
-    assert len(await repository.stored()) == stored - one.marked
+    assert len(await stored(repository)) == count - one.marked
     manifest = await repository.manifest(second)
     await verify(repository, manifest, set())
     await restore(repository, manifest, tmp_path / "again")
@@ -122,9 +125,10 @@ async def test_of_two_prunes_that_look_at_the_same_moment_one_goes_on_and_stays_
     other = opened(DirectoryBackend(kept), tmp_path / "other")
     async with local.taken():
         await other.keys()
-        other._at_work._place.get = lambda key, most: _nobody()  # type: ignore[method-assign, assignment]  # it had looked before
+        other._place.get = lambda key, most: _nobody()  # type: ignore[method-assign, assignment]  # it had looked before
         with pytest.raises(Unavailable, match="same moment"):
-            await prune(other, NOW)
+            async with other.taken():
+                pass
         third = opened(DirectoryBackend(kept), tmp_path / "third")
         with pytest.raises(Unavailable, match="already"):
             await prune(third, NOW)
@@ -259,3 +263,172 @@ async def test_draft_of_a_killed_writer_goes_a_day_later(local: BackupRepository
         os.utime(draft, (NOW - age_s, NOW - age_s))
     report = await prune(local, NOW)
     assert (report.objects, set(files_below(kept)) - set(before)) == (1, {fresh, kept / "marks"})
+
+
+class Slow(DirectoryBackend):
+    """Each segment takes so long to be read, and each object so long to be removed. Something happens once, more than
+    an hour later."""
+
+    read_s = removed_s = 0.0
+    then: Callable[[], Awaitable[object]] | None = None
+
+    def __init__(self, root: Path, clock: ManualClock) -> None:
+        super().__init__(root)
+        self.clock = clock
+
+    async def get(self, key: str, target: Path, most_bytes: int) -> bool:
+        if key.startswith("segments/"):
+            self.clock.advance(self.read_s)
+        then = self.then
+        if then is not None and self.clock.now() > NOW + BACKUP_LEASE_S + CLOCKS_S:
+            self.then = None
+            await then()
+        return await super().get(key, target, most_bytes)
+
+    async def remove(self, key: str) -> None:
+        if key.startswith(("segments/", "packs/")):
+            self.clock.advance(self.removed_s)
+        return await super().remove(key)
+
+
+@pytest.fixture
+def slow(kept: Path) -> Slow:
+    return Slow(kept, ManualClock(NOW))
+
+
+def timed(place: Slow, scratch: Path) -> BackupRepository:
+    return BackupRepository(place, scratch, lambda: PASSPHRASE, place.clock)
+
+
+def put_segments(volume: Path, count: int) -> None:
+    """Each has one chunk, which no other has."""
+    with volume.open("wb") as file:
+        file.truncate(count * SEGMENT_BYTES)
+        for number in range(count):
+            file.seek(number * SEGMENT_BYTES)
+            file.write(os.urandom(CHUNK_BYTES))
+
+
+async def test_prune_that_reads_for_hours_removes_what_is_left_over(slow: Slow, volume: Path, tmp_path: Path) -> None:
+    repository = timed(slow, tmp_path / "scratch")
+    put_segments(volume, 40)
+    await save(repository, volume, names("20")[0], ABOUT, None)
+    put_segments(volume, 40)
+    await save(repository, volume, names("21")[0], ABOUT, None)
+    slow.read_s = 150.0
+    began = slow.clock.now()
+
+    async def refused() -> None:
+        with pytest.raises(Unavailable, match="already"):
+            await prune(timed(slow, tmp_path / "other"), NOW)
+
+    slow.then = refused
+    report = await prune(repository, NOW, daily=1, weekly=0)
+    assert slow.clock.now() - began >= 40 * 150.0 and slow.then is None
+    assert (report.backups, report.marked) == (tuple(names("20")), 80)
+    again = timed(slow, tmp_path / "again")
+    assert (await prune(again, NOW + GRACE_S, daily=1, weekly=0)).objects == 80
+    await verify(again, await again.manifest(names("21")[0]), set())
+
+
+async def test_backup_goes_on_while_a_prune_reads_and_loses_nothing(
+    local: BackupRepository, kept: Path, volume: Path, tmp_path: Path
+) -> None:
+    """It has again what nobody had when the prune began."""
+    old = bytes_of(volume)
+    await two_backups(local, volume)
+    await prune(local, NOW, daily=1, weekly=0)
+    put(volume, old)
+    third, other = names("22")[0], opened(DirectoryBackend(kept), tmp_path / "other")
+    pruner = opened(Reading(kept, lambda: save(other, volume, third, ABOUT, None)), tmp_path / "pruner")
+    report = await prune(pruner, NOW + GRACE_S, daily=2, weekly=0)
+    assert report.backups == () and third in await local.backups("")
+    await restore(local, await local.manifest(third), tmp_path / "again")
+    assert bytes_of(tmp_path / "again") == old
+
+
+class Reading(DirectoryBackend):
+    """Something happens once, when the first segment is read."""
+
+    def __init__(self, root: Path, then: Callable[[], Awaitable[object]] | None) -> None:
+        super().__init__(root)
+        self.then = then
+
+    async def get(self, key: str, target: Path, most_bytes: int) -> bool:
+        then = self.then
+        if then is not None and key.startswith("segments/"):
+            self.then = None
+            await then()
+        return await super().get(key, target, most_bytes)
+
+
+async def test_second_prune_does_not_read_beside_the_first(
+    local: BackupRepository, kept: Path, volume: Path, tmp_path: Path
+) -> None:
+    await two_backups(local, volume)
+    other = opened(DirectoryBackend(kept), tmp_path / "other")
+
+    async def refused() -> None:
+        with pytest.raises(Unavailable, match="already"):
+            await prune(other, NOW)
+
+    place = Reading(kept, refused)
+    await prune(opened(place, tmp_path / "pruner"), NOW)
+    assert place.then is None
+
+
+class Mended(BackupRepository):
+    """Something happens once a prune has read, just before it bars backups."""
+
+    before: Callable[[], Awaitable[object]] | None = None
+
+    @asynccontextmanager
+    async def taken(self, patience_s: float = 0.0) -> AsyncIterator[WorkLease]:
+        if self.before is not None:
+            await self.before()
+        async with super().taken(patience_s) as lease:
+            yield lease
+
+
+async def test_pack_of_a_segment_that_was_replaced_after_it_was_read_stays(
+    place: ArchiveBackend, volume: Path, tmp_path: Path
+) -> None:
+    """A backup may mend a segment with packs that nobody had, and whose grace is over."""
+    repository = Mended(place, tmp_path / "scratch", lambda: PASSPHRASE, SystemClock())
+    put_segments(volume, 1)
+    made = await save(repository, volume, names("20")[0], ABOUT, None)
+    (name,) = made.names()
+    chunk = (await repository.segment(name)).chunks[0]
+    assert chunk is not None
+    file = tmp_path / "pack"
+    await repository.pack(chunk.pack, file)
+    file.write_bytes(b"x" + file.read_bytes())
+    other = pack_name(file)
+    await repository.put_pack(file, other)
+    assert (await prune(repository, NOW)).marked == 1
+    moved = msgspec.structs.replace(chunk, pack=other, offset=chunk.offset + 1)
+    segment = BackupSegment(chunks=(moved, *[None] * 127))
+    repository.before = lambda: repository.put_segment(name, segment, anew=True)
+    report = await prune(repository, NOW + GRACE_S)
+    assert report.objects == 0
+    await verify(repository, made, set())
+
+
+async def test_prune_that_removes_for_long_leaves_the_rest_to_the_next_and_packs_to_the_end(
+    slow: Slow, volume: Path, tmp_path: Path
+) -> None:
+    repository = timed(slow, tmp_path / "scratch")
+    for day in ("20", "21"):
+        put_segments(volume, 20)
+        await save(repository, volume, names(day)[0], ABOUT, None)
+    assert (await prune(repository, NOW, daily=1, weekly=0)).marked == 40
+    slow.removed_s = LONGEST_BAR_S / 15
+    first = await prune(repository, NOW + GRACE_S, daily=1, weekly=0)
+    assert 0 < first.objects < 20 and first.marked == 40 - first.objects
+    assert len(await repository.packs()) == 40
+    second = await prune(repository, NOW + GRACE_S, daily=1, weekly=0)
+    assert second.objects >= 20 - first.objects
+    while (await prune(repository, NOW + GRACE_S, daily=1, weekly=0)).objects:
+        pass
+    assert len(await stored(repository)) == 40
+    await verify(repository, await repository.manifest(names("21")[0]), set())

@@ -20,7 +20,7 @@ from hawker.host.extents import SharedFiles
 from hawker.host.sparse import allocated_bytes
 from hawker.host.unreadable import FileRange, UnreadableBytes
 from tests.backup import golden
-from tests.backup.conftest import ABOUT, SIZE, bytes_of, files_below, opened
+from tests.backup.conftest import ABOUT, SIZE, bytes_of, files_below, opened, stored
 from tests.fixtures.dying_disk import dying_disk
 
 pytestmark = pytest.mark.anyio
@@ -155,7 +155,7 @@ async def test_bytes_that_are_sent_beside_each_other_are_all_counted(local: Back
 async def test_equal_segments_of_a_volume_are_sent_once(local: BackupRepository, volume: Path, tmp_path: Path) -> None:
     put(volume, os.urandom(SEGMENT_BYTES) * 6)
     made = await save(local, volume, FIRST, ABOUT, None)
-    assert len(await local.stored()) == 2, "one segment, and its pack"
+    assert len(await stored(local)) == 2, "one segment, and its pack"
     await restore(local, made, tmp_path / "again")
     assert bytes_of(tmp_path / "again") == bytes_of(volume)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import anyio
 import msgspec
 import pytest
 
@@ -209,6 +210,17 @@ async def test_a_volume_that_moves_is_left_alone_until_it_has_moved(daily: Shelf
     await daily.worker.store.write(lambda tx: tx.delete(OPEN_MOVE_OF, volume_id))
     await daily.world.clock.sleep(600)
     assert count_of(daily, volume_id) == 1
+
+
+@pytest.mark.anyio
+async def test_prune_that_takes_days_keeps_no_backup_from_its_moment(daily: Shelf) -> None:
+    backups, volume_id = daily.world.backups, await daily.written()
+    backups.prunes_held = anyio.Event()
+    await daily.world.clock.sleep(3 * DAY_S)
+    assert (backups.pruned, count_of(daily, volume_id)) == (1, 3)
+    backups.prunes_held.set()
+    await daily.world.clock.sleep(2 * HOUR_S)
+    assert backups.pruned > 1
 
 
 @pytest.mark.anyio

@@ -39,6 +39,10 @@ class ArchiveBackend(Protocol):
         """Keys that begin with `prefix`, a folder with its slash, in order. Raises `ArchiveDamaged` for more than
         `most`."""
 
+    async def versions(self, prefix: str, most: int) -> dict[str, str | None]:
+        """Keys as in `names`, in any order. The value of each is another one once something else is written under its
+        key; None where the place does not tell."""
+
     async def size(self, key: str) -> int | None:
         """The number of bytes that are there under this key; None for no such key."""
 

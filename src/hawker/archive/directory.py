@@ -44,6 +44,9 @@ class DirectoryBackend:
     async def names(self, prefix: str, most: int) -> list[str]:
         return await self._in_thread(partial(self._names, prefix, most))
 
+    async def versions(self, prefix: str, most: int) -> dict[str, str | None]:
+        return await self._in_thread(partial(self._versions, prefix, most))
+
     async def size(self, key: str) -> int | None:
         return await self._in_thread(partial(self._size, key))
 
@@ -100,6 +103,16 @@ class DirectoryBackend:
             if len(found) > most:
                 raise ArchiveDamaged(f"there are more than {most} files below {prefix}")
         return sorted(found)
+
+    def _versions(self, prefix: str, most: int) -> dict[str, str | None]:
+        """Whatever is written comes as another file: its inode is another one as long as the old file is there, and its
+        time from then on."""
+        found = dict[str, str | None]()
+        for key in self._names(prefix, most):
+            with suppress(FileNotFoundError):  # it was removed meanwhile
+                about = (self._root / key).lstat()
+                found[key] = f"{about.st_ino:x}.{about.st_mtime_ns:x}.{about.st_size:x}"
+        return found
 
     def _size(self, key: str) -> int | None:
         try:

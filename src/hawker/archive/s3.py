@@ -6,13 +6,13 @@ has any, the S3 client asks what the host offers: web identity, container or ins
 
 import configparser
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
@@ -25,6 +25,9 @@ from hawker.archive.pack import owned
 from hawker.errors import HawkerError, Unavailable
 from hawker.fair.threads import Pool, in_thread
 from hawker.value_object import ValueObject
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
 
 SMALL_BYTES = 1 << 20
 """The most bytes that are sent in one go with a question: more may need longer."""
@@ -151,12 +154,24 @@ class S3Backend:
 
     async def names(self, prefix: str, most: int) -> list[str]:
         found: list[str] = []
+        async for batch in self._listed(prefix, most):
+            found += [each["path"] for each in batch]
+        return sorted(found)
+
+    async def versions(self, prefix: str, most: int) -> dict[str, str | None]:
+        found = dict[str, str | None]()
+        async for batch in self._listed(prefix, most):
+            found |= {each["path"]: each["e_tag"] for each in batch}
+        return found
+
+    async def _listed(self, prefix: str, most: int) -> "AsyncIterator[Sequence[ObjectMeta]]":
+        count = 0
         async with self._talking() as client:
             async for batch in obstore.list(client, prefix=prefix):
-                found += [each["path"] for each in batch]
-                if len(found) > most:
+                count += len(batch)
+                if count > most:
                     raise ArchiveDamaged(f"there are more than {most} objects below {prefix}")
-        return sorted(found)
+                yield batch
 
     async def size(self, key: str) -> int | None:
         async with self._talking() as client:

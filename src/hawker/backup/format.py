@@ -83,8 +83,8 @@ class PruneMarks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AtWork(msgspec.Struct, frozen=True, kw_only=True):
-    """`running/TOKEN` while a backup is made, and `pruning` while a prune is under way: it counts until then, in Unix
-    seconds, and no longer."""
+    """`running/TOKEN` while a backup is made, `prunes/TOKEN` and `pruning` while a prune bars backups, `surveying`
+    while it reads, `verifying` while packs are verified: it counts until then, in Unix seconds, and no longer."""
 
     token: str
     """Random, of the one who works. Of two that begin a prune at once, the one whose token stands goes on."""

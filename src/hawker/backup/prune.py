@@ -1,17 +1,19 @@
 """Removing from a repository what nobody needs any more: backups beyond their retention, and then the segments and
 packs that no backup has.
 
-Invariant: nothing that a backup has, or a backup under way may come to have, is removed. A writer says that it is at
-work before it looks for what is there, and a prune takes the repository before it looks who is at work. What no backup
-has is marked first, and removed by a prune that finds it so again when the grace is over: segments before packs, since
-whoever finds a segment counts on its packs.
+Invariant: nothing that a backup has, or a backup under way may come to have, is removed. Most is read while backups go
+on. A prune then bars them, waits until none is under way, and reads what came or was replaced since: only then it
+removes. What no backup has is marked first, and removed by a prune that finds it so again when the grace is over:
+segments before packs, since whoever finds a segment counts on its packs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
+from hawker.backup.at_work import WorkLease
 from hawker.backup.format import HOLE, PruneMarks
-from hawker.backup.repository import BackupRepository
+from hawker.backup.repository import MOST_STORED, BackupRepository
+from hawker.backup.several import each_of
 from hawker.value_object import ValueObject
 
 GRACE_S = 7 * 86_400.0
@@ -19,6 +21,13 @@ DRAFTS_KEPT_S = 86_400.0
 """The seconds after which nobody is at an object any more: what is half written then has no writer any more."""
 
 DAILY, WEEKLY = 7, 4
+LONGEST_BAR_S = 1500.0
+"""The seconds for which backups are barred before the rest is left to the next prune, waiting for writers included."""
+
+_LOOKS_BEFORE = 2  # the second one is short, and the one that bars backups then has little left
+_MANIFESTS_AT_ONCE = 4  # each is up to 34 MiB
+_SEGMENTS_AT_ONCE = 16  # each is up to 64 KiB
+_REMOVED_AT_ONCE = 16
 
 
 class BackupPruneReport(ValueObject, frozen=True, kw_only=True):
@@ -70,37 +79,92 @@ async def prune(
     """`now` is in Unix seconds; a backup that is under way is waited for as long as `patience_s`, then this raises
     `Unavailable`. Raises `ArchiveDamaged` when a backup that stays cannot be read: then nothing is removed, since what
     it has is not known."""
-    async with repository.taken(patience_s) as check:
-        backups = await repository.backups("")
-        stays = retained(backups, daily=daily, weekly=weekly)
-        used = await _used(repository, [each for each in backups if each in stays])
-        leaving = [each for each in backups if each not in stays]
-        for backup in leaving:
-            check()
-            await repository.remove_backup(backup)
-        unused = [each for each in await repository.stored() if each not in used]
-        before = await repository.marks()
-        since = {name: min(now, before.since.get(name, now)) for name in unused}
-        removed = 0
-        for name in [each for each, at in since.items() if each in before.since and at <= now - grace_s]:
-            check()
-            await repository.remove_stored(name)
-            del since[name]
-            removed += 1
-        removed += await repository.remove_drafts(now - DRAFTS_KEPT_S)
-        await repository.put_marks(PruneMarks(since=since, at=now))
-    return BackupPruneReport(backups=tuple(leaving), objects=removed, marked=len(since))
+    async with repository.surveying() as keep_on:
+        survey = _Survey(repository, daily, weekly)
+        for _ in range(_LOOKS_BEFORE):
+            await survey.look(keep_on)
+        async with repository.taken(patience_s) as lease:
+            report = await _remove(repository, survey, lease, now, now - grace_s)
+        drafts = await repository.remove_drafts(now - DRAFTS_KEPT_S)
+    return BackupPruneReport(backups=report.backups, objects=report.objects + drafts, marked=report.marked)
 
 
-async def _used(repository: BackupRepository, backups: Sequence[str]) -> set[str]:
-    """The keys of all segments and packs that these have."""
-    found, seen = set[str](), set[bytes]()
-    for backup in backups:
-        for name in (await repository.manifest(backup)).names():
-            if name == HOLE or name in seen:
-                continue
-            seen.add(name)
-            found.add(repository.segment_key(name))
-            segment = await repository.segment(name)
-            found |= {repository.pack_key(place.pack) for place in segment.chunks if place is not None}
-    return found
+class _Survey:
+    """What the backups that stay have. Each look reads what came or was replaced since the last one, so the look that
+    bars backups is a short one. What was found once counts as used from then on: that errs on the safe side, and the
+    next prune knows better."""
+
+    def __init__(self, repository: BackupRepository, daily: int, weekly: int) -> None:
+        self.packs = set[str]()
+        self.listed: dict[str, str | None] = {}
+        """The segments that are there, each with its version, as of the last look."""
+        self.leaving: list[str] = []
+        self._repository = repository
+        self._daily = daily
+        self._weekly = weekly
+        self._manifests = set[str]()
+        self._versions: dict[bytes, str | None] = {}
+
+    async def look(self, go_on: Callable[[], Awaitable[None]]) -> None:
+        """`go_on` is called before each read."""
+        backups = await self._repository.backups("", MOST_STORED)
+        stays = retained(backups, daily=self._daily, weekly=self._weekly)
+        self.leaving = [each for each in backups if each not in stays]
+        self.listed = await self._repository.segments()  # before any is read: one that is replaced meanwhile is seen
+
+        async def read_manifest(backup: str) -> None:
+            await go_on()
+            for name in (await self._repository.manifest(backup)).names():
+                if name != HOLE:
+                    self._versions.setdefault(name, None)
+            self._manifests.add(backup)
+
+        async def read_segment(name: bytes) -> None:
+            await go_on()
+            segment = await self._repository.segment(name)
+            self.packs |= {self._repository.pack_key(place.pack) for place in segment.chunks if place is not None}
+            self._versions[name] = self.listed.get(self._repository.segment_key(name))
+
+        await each_of(sorted(stays - self._manifests), _MANIFESTS_AT_ONCE, read_manifest)
+        await each_of([name for name in self._versions if self._may_differ(name)], _SEGMENTS_AT_ONCE, read_segment)
+
+    def _may_differ(self, name: bytes) -> bool:
+        version = self._versions[name]
+        return version is None or version != self.listed.get(self._repository.segment_key(name))
+
+    def unused_segments(self) -> list[str]:
+        return sorted(self.listed.keys() - {self._repository.segment_key(name) for name in self._versions})
+
+
+async def _remove(
+    repository: BackupRepository, survey: _Survey, lease: WorkLease, now: float, marked_by: float
+) -> BackupPruneReport:
+    """While nobody writes. What is not removed in time stays marked for the next prune."""
+
+    async def go_on() -> None:
+        lease.check()
+
+    async def remove_backup(backup: str) -> None:
+        lease.check()
+        await repository.remove_backup(backup)
+
+    async def remove_stored(key: str) -> None:
+        lease.check()
+        if lease.lasted_s() < LONGEST_BAR_S:
+            await repository.remove_stored(key)
+            del since[key]
+
+    await survey.look(go_on)
+    await each_of(survey.leaving, _REMOVED_AT_ONCE, remove_backup)
+    unused = (survey.unused_segments(), [each for each in await repository.packs() if each not in survey.packs])
+    before = await repository.marks()
+    since = {key: min(now, before.since.get(key, now)) for kind in unused for key in kind}
+    count = len(since)
+    for kind in unused:
+        due = [key for key in kind if key in before.since and since[key] <= marked_by]
+        await each_of(due, _REMOVED_AT_ONCE, remove_stored)
+        if any(key in since for key in due):
+            break  # a pack stays as long as a segment that may count on it
+    lease.check()
+    await repository.put_marks(PruneMarks(since=since, at=now))
+    return BackupPruneReport(backups=tuple(survey.leaving), objects=count - len(since), marked=len(since))

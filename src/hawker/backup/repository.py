@@ -17,7 +17,7 @@ import msgspec
 from hawker.archive.backend import ArchiveBackend
 from hawker.archive.failure import ArchiveDamaged, ArchiveRefused
 from hawker.backup import format as objects
-from hawker.backup.at_work import BackupsAtWork
+from hawker.backup.at_work import BackupsAtWork, WorkLease
 from hawker.backup.checks import BackupChecks, believed, merged
 from hawker.backup.format import BackupManifest, BackupSegment, PruneMarks, RepositoryConfig, RepositoryKeys
 from hawker.backup.place import BackupPlace
@@ -28,7 +28,7 @@ from hawker.vault import KEY_BYTES
 
 _CONFIG = "config"
 _BACKUPS = "backups/"
-_STORED = ("segments/", "packs/")
+_SEGMENTS, _PACKS = "segments/", "packs/"
 _MARKS, _VERIFIED = "marks", "verified/"
 MOST_STORED = 4_000_000
 MOST_LISTED = 100_000
@@ -151,10 +151,10 @@ class BackupRepository:
 
     # Manifests.
 
-    async def backups(self, prefix: str) -> list[str]:
+    async def backups(self, prefix: str, most: int = MOST_LISTED) -> list[str]:
         """ORG/APP/VOLUME/TIME of every backup below `prefix`, which ends in a slash or is empty; the oldest of a volume
-        first."""
-        found = await self._place.backend.names(f"{_BACKUPS}{prefix}", MOST_LISTED)
+        first. Raises `ArchiveDamaged` for more than `most`."""
+        found = await self._place.backend.names(f"{_BACKUPS}{prefix}", most)
         return [key.removeprefix(_BACKUPS) for key in found]
 
     async def manifest(self, backup: str) -> BackupManifest:
@@ -185,7 +185,11 @@ class BackupRepository:
         """A context for a backup. What is here stays meanwhile, as long as what is given is called again and again."""
         return self._at_work.writing()
 
-    def taken(self, patience_s: float = 0.0) -> AbstractAsyncContextManager[Callable[[], None]]:
+    def surveying(self) -> AbstractAsyncContextManager[Callable[[], Awaitable[None]]]:
+        """A context for a prune that reads what the backups have. Nobody else does meanwhile; backups go on."""
+        return self._at_work.surveying()
+
+    def taken(self, patience_s: float = 0.0) -> AbstractAsyncContextManager[WorkLease]:
         """A context for a prune. Nobody writes meanwhile, and nobody else prunes."""
         return self._at_work.taken(patience_s)
 
@@ -195,12 +199,17 @@ class BackupRepository:
 
     # What a prune marks and removes.
 
-    async def stored(self) -> list[str]:
-        """The keys of all segments and packs."""
-        return [key for prefix in _STORED for key in await self._place.backend.names(prefix, MOST_STORED)]
+    async def segments(self) -> dict[str, str | None]:
+        """The keys of all segments, each with what is another value once the segment is replaced; None where the place
+        does not tell."""
+        return await self._place.backend.versions(_SEGMENTS, MOST_STORED)
+
+    async def packs(self) -> list[str]:
+        """The keys of all packs."""
+        return await self._place.backend.names(_PACKS, MOST_STORED)
 
     async def remove_stored(self, key: str) -> None:
-        assert key.startswith(_STORED), key
+        assert key.startswith((_SEGMENTS, _PACKS)), key
         await self._place.backend.remove(key)
 
     async def remove_drafts(self, before: float) -> int:
@@ -316,8 +325,8 @@ def pack_digest() -> "hashlib.blake2b":
 
 
 def _segment_key(name: bytes) -> str:
-    return f"segments/{name.hex()[:2]}/{name.hex()}"
+    return f"{_SEGMENTS}{name.hex()[:2]}/{name.hex()}"
 
 
 def _pack_key(name: bytes) -> str:
-    return f"packs/{name.hex()[:2]}/{name.hex()}"
+    return f"{_PACKS}{name.hex()[:2]}/{name.hex()}"

@@ -11,9 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import anyio
 import msgspec
-from anyio.abc import TaskGroup
 
 from hawker.archive.failure import ArchiveDamaged
 from hawker.archive.pack import owned
@@ -30,7 +28,8 @@ from hawker.backup.format import (
     segments_in,
 )
 from hawker.backup.repository import BackupRepository, pack_digest
-from hawker.errors import HawkerError, Unprocessable, one_error
+from hawker.backup.several import each_of
+from hawker.errors import Unprocessable
 from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
 from hawker.host.extents import SharedFiles
@@ -88,7 +87,7 @@ async def _save(
         before = _Before(parent, None if kept is None else SharedFiles(kept.fileno(), source.fileno()))
         reader = PatientReader(file, source.fileno())
         saving = _Saving(repository, keys, reader, size, before, doubted, keep_on)
-        await _each(segments_in(size), saving.take)
+        await each_of(range(segments_in(size)), SEGMENTS_AT_ONCE, saving.take)
     made = msgspec.structs.replace(
         about,
         size_bytes=size,
@@ -100,26 +99,6 @@ async def _save(
     await keep_on()
     await repository.put_manifest(backup, made)
     return made
-
-
-async def _each(count: int, take: Callable[[int], Awaitable[None]]) -> None:
-    """Of the numbers below `count`, a few at a time. Raises the first error, and nothing is under way any more then."""
-    numbers, failed = iter(range(count)), list[HawkerError | OSError]()
-
-    async def work(tasks: TaskGroup) -> None:
-        try:
-            for number in numbers:
-                await take(number)
-        except (HawkerError, OSError) as error:
-            failed.append(error)
-            tasks.cancel_scope.cancel()
-
-    with one_error():
-        async with anyio.create_task_group() as tasks:
-            for _ in range(SEGMENTS_AT_ONCE):
-                tasks.start_soon(work, tasks)
-    if failed:
-        raise failed[0]
 
 
 class _Before:
@@ -400,7 +379,7 @@ async def compare(repository: BackupRepository, manifest: BackupManifest, file: 
             if names[number] != keys.segment_name(read.chunks):
                 raise ArchiveDamaged(f"what was restored differs after byte {number * SEGMENT_BYTES}")
 
-        await _each(len(names), take)
+        await each_of(range(len(names)), SEGMENTS_AT_ONCE, take)
 
 
 def _all() -> bool:
@@ -442,7 +421,7 @@ async def _visit(
             raise ArchiveDamaged(f"segment {name.hex()} does not have the chunks of its place")
         await _open(repository, keys, segment, length, lambda at, data: put(start + at, data))
 
-    await _each(len(names), take)
+    await each_of(range(len(names)), SEGMENTS_AT_ONCE, take)
 
 
 async def _open(

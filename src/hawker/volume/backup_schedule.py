@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 
+import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
@@ -67,10 +68,20 @@ class BackupSchedule:
         self._prune_at = clock.monotonic() + PRUNE_LOOK_S * clock.random()
 
     async def serve(self, every_s: float) -> None:
+        """A prune may take hours, and keeps no backup from its moment."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._serve_prunes, every_s)
+            await self._serve_backups(every_s)
+
+    async def _serve_prunes(self, every_s: float) -> None:
+        while True:
+            await self._prune()
+            await self._clock.sleep(every_s)
+
+    async def _serve_backups(self, every_s: float) -> None:
         while True:
             try:
                 await self.once()
-                await self._prune()
             except (HawkerError, OSError) as error:
                 _log.error("volumes are not backed up", extra={"error": str(error)})
             await self._clock.sleep(every_s)

@@ -8,7 +8,7 @@ from hawker.archive.failure import ArchiveDamaged
 from hawker.backup.checks import BackupCheck, BackupShareReport
 from hawker.backup.format import FORMAT, BackupManifest
 from hawker.backup.prune import prune
-from hawker.backup.repository import BackupRepository
+from hawker.backup.repository import MOST_STORED, BackupRepository
 from hawker.backup.transfer import restore, save
 from hawker.backup.verification import verify_share
 from hawker.clock import Clock
@@ -160,7 +160,7 @@ class HostBackups:
 
     async def prune(self, daily: int, weekly: int) -> int:
         now = self._clock.now()
-        if not await self._repository.backups("") or (await self._repository.marks()).at > now - DAY_S:
+        if not await self._repository.backups("", MOST_STORED) or (await self._repository.marks()).at > now - DAY_S:
             return 0
         report = await prune(self._repository, now, daily=daily, weekly=weekly, patience_s=PRUNE_PATIENCE_S)
         return len(report.backups)

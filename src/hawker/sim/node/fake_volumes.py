@@ -222,13 +222,14 @@ class FakeCopies(FakeHostPart):
 
 class FakeBackups(FakeHostPart):
     """Keeps `disks.Backups` in memory: what another host would find. `sent` counts how often a backup was written: the
-    second time, it would be of something else."""
+    second time, it would be of something else. While `prunes_held`, no prune ends."""
 
     def __init__(self, crash_points: CrashPoints, copies: FakeCopies, volumes: FakeVolumes) -> None:
         super().__init__(crash_points)
         self.kept: dict[str, FakeVolume] = {}
         self.sent: Counter[str] = Counter()
         self.pruned = 0
+        self.prunes_held: anyio.Event | None = None
         self.verified = 0
         self.damaged: dict[str, str] = {}
         self._copies = copies
@@ -266,6 +267,8 @@ class FakeBackups(FakeHostPart):
         """What it would keep is a matter of `backup.prune`: here it is counted that it was asked for."""
         await self._edge("prune")
         self.pruned += 1
+        if self.prunes_held is not None:
+            await self.prunes_held.wait()
         return 0
 
     async def verify(self, percent: float, rest: Callable[[], Awaitable[None]]) -> BackupShareReport:
