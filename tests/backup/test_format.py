@@ -10,10 +10,12 @@ from hawker.backup.format import (
     NAME_BYTES,
     SEGMENT_BYTES,
     BackupManifest,
+    PruneMarks,
     RepositoryKeys,
     checked,
     config_of,
     decoded,
+    fitting,
     is_backup,
     repository_key,
 )
@@ -109,3 +111,19 @@ def test_a_backup_is_named_by_volume_and_time() -> None:
         "vol_a/20261123T161500Z-ab12\n",
     ):
         assert not is_backup(name)
+
+
+def test_marks_that_fit_are_the_oldest_and_segments_come_before_packs() -> None:
+    since = {"packs/old": 1.0, "packs/new": 2.0, "segments/new": 2.0, "segments/newer": 3.0}
+    marks = PruneMarks(since=since, at=4.0)
+    assert fitting(marks) == marks
+    bytes_of_two = 1024 + 2 * 14 + len("packs/old" + "segments/new")
+    assert fitting(marks, bytes_of_two) == PruneMarks(since={"packs/old": 1.0, "segments/new": 2.0}, at=4.0)
+    assert fitting(marks, bytes_of_two - 1).since == {"packs/old": 1.0}
+
+
+def test_marks_that_fit_may_be_read_again() -> None:
+    marks = PruneMarks(since={f"segments/{number:02x}/{number:064x}": float(number) for number in range(2000)})
+    kept = fitting(marks, 100_000)
+    sealed = KEYS.seal("marks", msgspec.msgpack.encode(kept))
+    assert 95_000 < len(sealed) <= 100_000

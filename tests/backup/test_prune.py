@@ -15,7 +15,7 @@ from hawker.archive.directory import DirectoryBackend
 from hawker.archive.failure import ArchiveDamaged
 from hawker.backup.at_work import BACKUP_LEASE_S, WorkLease
 from hawker.backup.checks import CLOCKS_S
-from hawker.backup.format import CHUNK_BYTES, SEGMENT_BYTES, AtWork, BackupManifest, BackupSegment
+from hawker.backup.format import CHUNK_BYTES, MOST_MARKS_BYTES, SEGMENT_BYTES, AtWork, BackupManifest, BackupSegment
 from hawker.backup.prune import DRAFTS_KEPT_S, GRACE_S, LONGEST_BAR_S, prune, retained
 from hawker.backup.repository import BackupRepository, pack_name
 from hawker.backup.transfer import restore, save, verify
@@ -263,6 +263,18 @@ async def test_draft_of_a_killed_writer_goes_a_day_later(local: BackupRepository
         os.utime(draft, (NOW - age_s, NOW - age_s))
     report = await prune(local, NOW)
     assert (report.objects, set(files_below(kept)) - set(before)) == (1, {fresh, kept / "marks"})
+
+
+@pytest.mark.parametrize("size", [10, MOST_MARKS_BYTES + 1])
+async def test_marks_that_cannot_be_read_are_made_anew(
+    local: BackupRepository, kept: Path, volume: Path, caplog: pytest.LogCaptureFixture, size: int
+) -> None:
+    await two_backups(local, volume)
+    marked = (await prune(local, NOW, daily=1, weekly=0)).marked
+    os.truncate(kept / "marks", size)
+    report = await prune(local, NOW + GRACE_S, daily=1, weekly=0)
+    assert (report.objects, report.marked) == (0, marked) and "marks of prunes cannot be read" in caplog.text
+    assert (await prune(local, NOW + 2 * GRACE_S, daily=1, weekly=0)).objects == marked
 
 
 class Slow(DirectoryBackend):

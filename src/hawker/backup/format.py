@@ -37,6 +37,7 @@ MOST_CONFIG_BYTES = 4096
 MOST_MARKS_BYTES = 64 << 20  # some 600,000 objects
 MOST_CHECKS_BYTES = 64 << 20  # of some 400,000 backups
 MOST_AT_WORK_BYTES = 4096
+_AROUND_MARKS, _AROUND_MARK = 1024, 14  # bytes beside the keys: seal and heads; a moment and the head of its key
 _SCRYPT = {"n": 1 << 15, "r": 8, "p": 1, "maxmem": 64 << 20}  # RFC 7914; 32 MiB of memory for each guess
 _SALT_BYTES = 16
 _LEVEL = 1
@@ -140,6 +141,18 @@ def checked(manifest: BackupManifest) -> BackupManifest:
     if len(manifest.filled) not in (0, segments_in(manifest.size_bytes)):
         raise ArchiveDamaged("it does not say of each segment how much of it is stored")
     return manifest
+
+
+def fitting(marks: PruneMarks, most_bytes: int = MOST_MARKS_BYTES) -> PruneMarks:
+    """The oldest of these marks, as many as may be read again once they are sealed. Of one moment the segments come
+    first: no pack is marked without the segments that count on it, so none is removed before they are."""
+    since, left = dict[str, float](), most_bytes - _AROUND_MARKS
+    for key, at in sorted(marks.since.items(), key=lambda each: (each[1], each[0].startswith("packs/"), each[0])):
+        left -= len(key.encode()) + _AROUND_MARK
+        if left < 0:
+            break
+        since[key] = at
+    return PruneMarks(since=since, at=marks.at)
 
 
 def segments_in(size_bytes: int) -> int:

@@ -24,6 +24,7 @@ from hawker.backup.place import BackupPlace
 from hawker.clock import Clock
 from hawker.errors import Fault, NotFound
 from hawker.fair.threads import Pool, in_thread
+from hawker.log import bind
 from hawker.vault import KEY_BYTES
 
 _CONFIG = "config"
@@ -34,6 +35,8 @@ MOST_STORED = 4_000_000
 MOST_LISTED = 100_000
 _LEAST_PASSPHRASE = 12
 _MOST_PASSPHRASE = 1024
+
+_log = bind("hawker.backups")
 
 
 def read_passphrase(path: Path) -> bytes:
@@ -218,18 +221,24 @@ class BackupRepository:
 
     async def marks(self) -> PruneMarks:
         """The marks of the last prune; none where there are none, or none that can be read: then all is marked anew."""
-        sealed = await self._place.get(_MARKS, objects.MOST_MARKS_BYTES)
         try:
-            return (
-                PruneMarks()
-                if sealed is None
-                else objects.decoded((await self.keys()).open(_MARKS, sealed), PruneMarks)
-            )
-        except ArchiveDamaged:
+            sealed = await self._place.get(_MARKS, objects.MOST_MARKS_BYTES)
+            if sealed is None:
+                return PruneMarks()
+            opened = (await self.keys()).open(_MARKS, sealed)
+            return await in_thread(Pool.ARCHIVE, objects.decoded, opened, PruneMarks)
+        except ArchiveDamaged as error:
+            _log.warning("marks of prunes cannot be read", extra={"place": self.name, "error": str(error)})
             return PruneMarks()
 
     async def put_marks(self, marks: PruneMarks) -> None:
-        await self._place.put(_MARKS, (await self.keys()).seal(_MARKS, msgspec.msgpack.encode(marks)))
+        """Writes the oldest marks, as many as may be read again; what is left out is marked by a later prune."""
+        keys = await self.keys()
+        fitting = await in_thread(Pool.ARCHIVE, objects.fitting, marks)
+        if len(fitting.since) < len(marks.since):
+            left_out = len(marks.since) - len(fitting.since)
+            _log.warning("marks of prunes are left out", extra={"place": self.name, "left_out": left_out})
+        await self._place.put(_MARKS, keys.seal(_MARKS, msgspec.msgpack.encode(fitting)))
 
     @staticmethod
     def segment_key(name: bytes) -> str:
