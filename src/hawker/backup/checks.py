@@ -99,6 +99,16 @@ def believed(checks: BackupChecks, now: float) -> BackupChecks:
     )
 
 
+def latest_in(checks: BackupChecks) -> float:
+    """The last moment that they name: from then on all of them are believed."""
+    moments = (
+        at
+        for each in checks.backups.values()
+        for at in (each.listed_at, each.verified_at, each.restored_at, each.damaged_at)
+    )
+    return max(*checks.parts, max((at for at in moments if at is not None), default=0.0))
+
+
 def _believed(check: BackupCheck, latest: float) -> BackupCheck:
     def until(at: float | None) -> float | None:
         return at if at is not None and at <= latest else None

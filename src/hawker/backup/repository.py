@@ -8,7 +8,7 @@ prune (`prune`) removes any, and only while nobody writes.
 
 import hashlib
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import anyio
@@ -18,7 +18,8 @@ from hawker.archive.backend import ArchiveBackend
 from hawker.archive.failure import ArchiveDamaged, ArchiveRefused
 from hawker.backup import format as objects
 from hawker.backup.at_work import BackupsAtWork, WorkLease
-from hawker.backup.checks import BackupChecks, believed, merged
+from hawker.backup.check_records import BackupCheckRecords
+from hawker.backup.checks import BackupCheck, BackupChecks
 from hawker.backup.format import BackupManifest, BackupSegment, PruneMarks, RepositoryConfig, RepositoryKeys
 from hawker.backup.place import BackupPlace
 from hawker.clock import Clock
@@ -30,7 +31,7 @@ from hawker.vault import KEY_BYTES
 _CONFIG = "config"
 _BACKUPS = "backups/"
 _SEGMENTS, _PACKS = "segments/", "packs/"
-_MARKS, _VERIFIED = "marks", "verified/"
+_MARKS = "marks"
 MOST_STORED = 4_000_000
 MOST_LISTED = 100_000
 _LEAST_PASSPHRASE = 12
@@ -63,6 +64,7 @@ class BackupRepository:
         self._keys: RepositoryKeys | None = None
         self._opening = anyio.Lock()
         self._at_work = BackupsAtWork(self._place, self.keys, clock)
+        self._checks = BackupCheckRecords(self._place, self.keys, clock)
 
     @property
     def name(self) -> str:
@@ -248,37 +250,19 @@ class BackupRepository:
     def pack_key(name: bytes) -> str:
         return _pack_key(name)
 
-    # What is known since it was read. Several write it down at once, each in an object of its own.
+    # What is known since it was read.
 
     async def checks(self) -> BackupChecks:
-        """The checks of the backups. What cannot be read says nothing."""
-        return (await self._checks())[0]
+        """The checks of all backups. What cannot be read says nothing."""
+        return await self._checks.all()
 
-    async def _checks(self) -> tuple[BackupChecks, list[str]]:
-        """With the keys that it is from. One that goes meanwhile has become part of another: all are read again."""
-        keys = await self.keys()
-        while True:
-            found, names = BackupChecks(), await self._place.backend.names(_VERIFIED, MOST_LISTED)
-            for key in names:
-                sealed = await self._place.get(key, objects.MOST_CHECKS_BYTES)
-                if sealed is None:
-                    break
-                with suppress(ArchiveDamaged):
-                    found = merged(found, objects.decoded(keys.open(key, sealed), BackupChecks))
-            else:
-                return believed(found, self._clock.now()), names
+    async def checks_below(self, prefix: str) -> dict[str, BackupCheck]:
+        """The checks of the backups whose names begin with `prefix`."""
+        return await self._checks.below(prefix)
 
     async def add_checks(self, made: BackupChecks, removed: Collection[str] = ()) -> BackupChecks:
-        """Writes all checks that are known then, in one object; what is known of `removed` backups goes."""
-        keys, key = await self.keys(), f"{_VERIFIED}{self._clock.token_bytes(16).hex()}"
-        before, names = await self._checks()
-        both = merged(before, made)
-        left = {name: check for name, check in both.backups.items() if name not in removed}
-        both = msgspec.structs.replace(both, backups=left)
-        await self._place.put_new(key, keys.seal(key, msgspec.msgpack.encode(both)))
-        for each in names:
-            await self._place.backend.remove(each)
-        return both
+        """Writes all checks that are known then; what is known of `removed` backups goes."""
+        return await self._checks.add(made, removed)
 
     # Segments, and the packs that have their chunks.
 

@@ -105,7 +105,7 @@ class HostBackups:
     async def _is_doubted(self, earlier: list[str]) -> bool:
         """Whether the newest backup is known to be damaged: then what it shares with this one is read before it is
         believed, and once this one is there the next has nothing to doubt."""
-        known = (await self._repository.checks()).backups if earlier else {}
+        known = await self._repository.checks_below(earlier[-1]) if earlier else {}
         return bool(earlier) and earlier[-1] in known and known[earlier[-1]].found is not None
 
     def _about(self, backup: str, snapshot: SnapshotRecord, name: str) -> BackupManifest:
@@ -176,5 +176,4 @@ class HostBackups:
         return await verify_share(self._repository, self._clock.now(), percent, pace)
 
     async def checks(self, prefix: str) -> Mapping[str, BackupCheck]:
-        found = (await self._repository.checks()).backups
-        return {name: check for name, check in found.items() if name.startswith(prefix)}
+        return await self._repository.checks_below(prefix)
