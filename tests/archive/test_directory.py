@@ -3,6 +3,7 @@ import os
 import stat
 from pathlib import Path
 
+import anyio
 import pytest
 
 from hawker.archive.directory import MARK, DirectoryBackend
@@ -32,12 +33,42 @@ async def test_all_that_is_made_belongs_to_the_nodes_user_alone(tmp_path: Path, 
     assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == 0o700
 
 
-async def test_half_a_file_of_a_daemon_that_died_is_written_over(tmp_path: Path, file: Path) -> None:
+async def test_half_a_file_of_a_daemon_that_died_goes_a_day_later(tmp_path: Path, file: Path) -> None:
     place = DirectoryBackend(tmp_path / "kept")
     (tmp_path / "kept" / "ab").mkdir(parents=True)
-    (tmp_path / "kept" / f"{KEY}.partial").write_bytes(b"wha")
+    folder = tmp_path / "kept" / "ab"
+    drafts = ("abcdef.sqlite.zst.partial", ".abcdef.sqlite.zst.x1.partial", ".other.x1.partial")
+    halves = [folder / name for name in drafts]
+    for half in halves:
+        half.write_bytes(b"wha")
     assert await place.size(KEY) is None
     await place.put(KEY, file)
+    assert {*folder.iterdir()} == {tmp_path / "kept" / KEY, *halves}, "somebody may be at them"
+    for half in halves:
+        os.utime(half, (half.stat().st_atime, half.stat().st_mtime - 86_401))
+    await place.put(KEY, file)
+    assert {*folder.iterdir()} == {tmp_path / "kept" / KEY, halves[-1]}
+
+
+async def test_nodes_that_check_a_place_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    async with anyio.create_task_group() as tasks:
+        for _ in range(4):
+            tasks.start_soon(_check_often, DirectoryBackend(tmp_path / "kept"))
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == [MARK]
+
+
+async def _check_often(place: DirectoryBackend) -> None:
+    for _ in range(50):
+        await place.check()
+
+
+async def test_draft_that_could_not_be_written_does_not_stay(tmp_path: Path) -> None:
+    place = DirectoryBackend(tmp_path / "kept")
+    (tmp_path / "kept" / KEY).mkdir(parents=True)
+    file = tmp_path / "file"
+    file.write_bytes(b"what happened")
+    with pytest.raises(ArchiveRefused):
+        await place.put(KEY, file)
     assert [path.name for path in (tmp_path / "kept" / "ab").iterdir()] == ["abcdef.sqlite.zst"]
 
 

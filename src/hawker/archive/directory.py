@@ -1,6 +1,5 @@
 """Archives in a directory of this host, or one that is mounted."""
 
-import errno
 import os
 import stat
 from collections.abc import Callable
@@ -20,6 +19,7 @@ MARK = "HAWKER-ARCHIVE"
 MARK_TEXT = b"Histories of destroyed machines, written by hawker. They hold the machines' configs with their secrets.\n"
 _CHUNK = 1 << 20
 _DRAFT = ".partial"
+_LEFT_S = 86_400.0  # nobody writes a file for so long
 
 
 class DirectoryBackend:
@@ -73,24 +73,21 @@ class DirectoryBackend:
         path = self._root / key
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with file.open("rb") as source:
-            _replace(path, lambda draft: _copy(source, draft))
+            _replace(path, partial(_copy, source))
         _sync_directory(path.parent.parent)
 
     def _put_new(self, key: str, file: Path) -> bool:
-        """Under a draft's name that no other writer has; a link does not replace what is there."""
+        """A link does not replace what is there."""
         path = self._root / key
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, draft = mkstemp(prefix=f".{path.name}.", suffix=_DRAFT, dir=path.parent)
+        with file.open("rb") as source:
+            draft = _drafted(path, partial(_copy, source))
         try:
-            with file.open("rb") as source, os.fdopen(descriptor, "wb") as copy:
-                _copy(source, copy)
-                copy.flush()
-                os.fsync(copy.fileno())
             os.link(draft, path)
         except FileExistsError:
             return False
         finally:
-            os.unlink(draft)
+            draft.unlink()
         for directory in (path.parent, path.parent.parent):
             _sync_directory(directory)
         return True
@@ -161,19 +158,41 @@ def _unlisted(error: OSError) -> None:
 
 
 def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """The new content, on disk, takes the old one's place at once."""
-    draft = path.with_name(f"{path.name}{_DRAFT}")
+    """The new content, on disk, takes the old one's place at once. What writers of the same file that were killed have
+    left goes a day later, by the clock of the file system."""
+    draft = _drafted(path, write)
+    now = draft.stat().st_mtime
     try:
-        with owned(draft) as file:
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+    with os.scandir(path.parent) as entries:
+        left = [Path(each) for each in entries if _is_draft_of(path.name, each.name)]
+    for each in left:
+        with suppress(FileNotFoundError):  # another was quicker
+            if each.lstat().st_mtime < now - _LEFT_S:
+                each.unlink()
+
+
+def _is_draft_of(name: str, draft: str) -> bool:
+    """Older versions had one name for all drafts of a file."""
+    return draft.endswith(_DRAFT) and (draft.startswith(f".{name}.") or draft == f"{name}{_DRAFT}")
+
+
+def _drafted(path: Path, write: Callable[[BinaryIO], object]) -> Path:
+    """The new content, on disk, under a name beside it that no other writer has."""
+    descriptor, draft = mkstemp(prefix=f".{path.name}.", suffix=_DRAFT, dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            draft.unlink(missing_ok=True)
+    except BaseException:
+        os.unlink(draft)
         raise
-    _sync_directory(path.parent)
+    return Path(draft)
 
 
 def _copy(source: BinaryIO, target: BinaryIO) -> None:
