@@ -77,3 +77,18 @@ async def test_prune_whose_mark_another_took_for_one_of_a_killed_prune_bars_back
                 pass
     async with writer.writing():
         pass
+
+
+async def test_mark_of_a_killed_backup_goes_a_day_after_it_counted(kept: Path, tmp_path: Path) -> None:
+    clock = ManualClock(NOW)
+    repository = BackupRepository(DirectoryBackend(kept), tmp_path / "s", lambda: PASSPHRASE, clock)
+    writer = repository.writing()
+    await writer.__aenter__()
+    (mark,) = (kept / "running").iterdir()
+    killed = mark.read_bytes()
+    await writer.__aexit__(None, None, None)
+    mark.write_bytes(killed)
+    for later_s, stays in ((BACKUP_LEASE_S + CLOCKS_S + 1, True), (86_400.0, False)):
+        clock.advance(later_s)
+        async with repository.taken():
+            assert mark.exists() is stays

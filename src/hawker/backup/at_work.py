@@ -22,7 +22,7 @@ from hawker.errors import HawkerError, Unavailable
 _RUNNING, _PRUNES, _SURVEYING, _VERIFYING = "running/", "prunes/", "surveying", "verifying"
 _PRUNING = "pruning"
 """The mark that older versions look at. One that was left by a killed prune is removed by the next, and of two that do
-so at once the second removes the first one's. What is in `prunes/` nobody removes but who wrote it."""
+so at once the second removes the first one's. What is in `prunes/` nobody else removes while it counts."""
 
 BACKUP_LEASE_S = 3600.0
 """The seconds for which a backup counts as under way from when it last said so: a backup that was killed holds up
@@ -32,6 +32,7 @@ LONGEST_PRUNE_S = 3600.0
 _SAID_AGAIN_S = 600.0
 _REMOVED_S = 10.0
 _WRITERS_LOOK_S = 5.0
+_LEFT_S = 86_400.0
 _MOST_LISTED = 100_000
 
 
@@ -111,9 +112,13 @@ class BackupsAtWork:
         return found is not None and found.until + CLOCKS_S > self._clock.now()
 
     async def _is_said_below(self, prefix: str, but: str = "") -> bool:
+        """Removes what somebody who was killed has left there, once it has counted for nothing for a day."""
         for key in await self._place.backend.names(prefix, _MOST_LISTED):
-            if key != f"{prefix}{but}" and await self._is_said(key):
+            found = None if key == f"{prefix}{but}" else await self._read_at_work(key)
+            if found is not None and found.until + CLOCKS_S > self._clock.now():
                 return True
+            if found is not None and found.until + _LEFT_S < self._clock.now():
+                await self._place.backend.remove(key)
         return False
 
     @asynccontextmanager
