@@ -11,6 +11,7 @@ from threading import Timer
 import anyio
 import pytest
 
+from hawker.errors import Unavailable
 from hawker.host.spawn import reap, spawn
 from hawker.ids import MachineId
 from hawker.runtime.pilot.journal_disk import journal_disk_file
@@ -119,3 +120,58 @@ async def test_a_keeper_without_its_directory_is_an_orphan_and_can_be_ended(
     with anyio.fail_after(DEADLINE_S):
         await end_orphans(tmp_path / "machines", run.machine_id)
         assert await reap(pid) == -signal.SIGKILL
+
+
+FORGER = """
+test "$4" = same || mount -t tmpfs none "$1" || exit 1
+mkdir -p "$1/$2/run" && exec 4>"$1/$2/run/journal" && rm -r "$1/$2" && exec "$3" 1000
+"""
+ID = MachineId("0123456789abcd")
+
+
+def forge(place: Path, name: str, files: str) -> int:
+    """A process of another mount namespace by a pilot's name, whose descriptor reads like a journal that was removed:
+    in a file system of its own, or as a VMM's, in the one that has the host's machines."""
+    (place / "machines").mkdir(exist_ok=True)
+    program = shutil.copy("/bin/sleep", place / "pilot")
+    namespace = ("/usr/bin/unshare", "--mount") if files != "host" else ()
+    script = ("/bin/sh", "-c", FORGER, "sh", str(place / "machines"), name, str(program))
+    return spawn((*namespace, *script, "same" if files == "host" else files), session=True)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("name", "files"), [(ID, "own"), (ID, "same"), ("x\udcff", "own"), ("x\udcff", "host"), ("abc", "host")]
+)
+async def test_a_file_that_only_reads_like_a_journal_makes_no_orphan(tmp_path: Path, name: str, files: str) -> None:
+    pid = forge(tmp_path, name, files)
+    try:
+        await eventually(lambda: pid in named("pilot"))
+        link = os.readlink(f"/proc/{pid}/fd/4")
+        assert link == f"{tmp_path}/machines/{name}/run/journal (deleted)"
+        assert find_orphans(tmp_path / "machines") == {}
+        await end_orphans(tmp_path / "machines", ID)
+        assert pid in named("pilot")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        await reap(pid)
+
+
+async def test_an_orphan_is_found_where_all_directories_are_gone(keeper: tuple[RunDir, int], tmp_path: Path) -> None:
+    run, pid = keeper
+    await eventually(lambda: pid in named("keeper"))
+    shutil.rmtree(tmp_path / "machines")
+    assert find_orphans(tmp_path / "machines") == {run.machine_id: [pid]}
+
+
+async def test_an_orphan_that_does_not_end_is_waited_for_with_a_deadline(
+    keeper: tuple[RunDir, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is frozen, or hangs in the kernel."""
+    run, pid = keeper
+    await eventually(lambda: pid in named("keeper"))
+    shutil.rmtree(run.path)
+    monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_: None)
+    with anyio.fail_after(DEADLINE_S), pytest.raises(Unavailable, match=f"{run.machine_id}.* has not ended within"):
+        await end_orphans(tmp_path / "machines", run.machine_id, within_s=0.05)
+    assert find_orphans(tmp_path / "machines") == {run.machine_id: [pid]}

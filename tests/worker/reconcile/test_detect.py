@@ -2,11 +2,13 @@
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from hawker.fsm.contract import WhenBusy
-from hawker.ids import InstanceId, MachineId, first_ulid
+from hawker.ids import InstanceId, MachineId, NodeId, first_ulid
 from hawker.machine import State
 from hawker.record.machine import machine_resource
+from hawker.record.move import INCOMING, IncomingRecord
 from hawker.record.node import NODE, NodeRecord
 from hawker.runtime.driver import LostPart
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
@@ -133,6 +135,20 @@ async def test_a_process_that_lost_its_directory(worker: SimWorker, stall: Memor
     found = await worker.reconciler.find()
     assert sorted(finding.about for finding in found) == sorted([machine_id, OTHER])
     assert {finding.kind for finding in found} == {Kind.STRAY_INSTANCE}
+
+
+async def test_a_machine_on_its_way_here_is_no_stray(worker: SimWorker, stall: MemoryWorld) -> None:
+    """Its memory is a run directory already, and to end it would take the files along."""
+    machine = replace(worker.record(await worker.stopped()), id=OTHER)
+    coming = IncomingRecord(
+        move="01", source=NodeId("00000001"), app=machine.app, generation=2, machine=machine, created_at=0.0
+    )
+    stall.host.orphans.add(OTHER)
+    stall.rootfs.directories.add(OTHER)
+    await worker.store.write(lambda tx: tx.put(INCOMING, coming.move, coming))
+    assert await worker.reconciler.find() == []
+    await worker.store.write(lambda tx: tx.delete(INCOMING, coming.move))
+    assert {each.kind for each in await worker.reconciler.find()} == {Kind.STRAY_INSTANCE, Kind.STRAY_DIRECTORY}
 
 
 async def test_an_image_that_is_not_here_any_more(worker: SimWorker, stall: MemoryWorld) -> None:

@@ -149,10 +149,11 @@ class Look:
     # What belongs to no machine.
 
     async def _strays(self, listed: _Listed, read: Books) -> list[Finding]:
-        foreign = await self._foreign([each for each in listed.instances if each not in read.machines])
+        instances = [each for each in listed.instances if each not in read.awaited]
+        foreign = await self._foreign([each for each in instances if each not in read.machines])
         known = read.machines.keys() | foreign.keys()
         kinds = {
-            Kind.STRAY_INSTANCE: (listed.instances, "no machine has it"),
+            Kind.STRAY_INSTANCE: (instances, "no machine has it"),
             Kind.STRAY_NETWORK: (listed.networks, "a network namespace that belongs to no machine"),
             Kind.STRAY_DIRECTORY: (
                 [each for each in listed.directories if each not in read.awaited],
