@@ -13,8 +13,8 @@ RUNGS: tuple[frozenset[str], ...] = tuple(
         frozenset,
         (
             # 0: the vocabulary: values and small pure rules
-            """app clock cluster config deferred errors failpoint fair feed flytoml gpu guest host_ids http ids
-            keyed_locks log machine names node permission place policy region route_question settings time_window
+            """app clock cluster config containment deferred errors failpoint fair feed flytoml gpu guest host_ids http
+            ids keyed_locks log machine names node permission place policy region route_question settings time_window
             token_bucket value_object vault version""".split(),
             # 1: materials, none of which knows another
             "api store gossip catalog image host archive observe audit".split(),

@@ -4,12 +4,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from hawker.containment import UNFORESEEN
 from hawker.ids import MachineId
 from hawker.logs.line import HEALTH, KeptLine
 from hawker.machine import State
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
-from hawker.worker.health import ProbeResult
+from hawker.worker.health import Probe, ProbeResult
 
 pytestmark = pytest.mark.anyio
 Serve = Callable[[bytes], Awaitable[int]]
@@ -46,6 +47,24 @@ async def test_a_check_that_fails_in_its_grace_period_stays_a_warning(worker: Si
     assert (await _status(worker, machine_id))[0] == "warning"
     await stall.clock.sleep(12)
     assert await _status(worker, machine_id) == ("critical", "refused")
+
+
+async def test_a_check_that_fails_as_nobody_foresaw_is_critical_and_ends_no_other_one(
+    stall: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def probe(self: object, asked: Probe) -> ProbeResult:
+        if asked.port == 8080:
+            raise LookupError("what a machine answered")
+        return ProbeResult(True, "Success")
+
+    monkeypatch.setattr(type(stall.prober), "__call__", probe)
+    async with stall.open() as worker:
+        await worker.app()
+        bad = await worker.started(checks=_check(grace_period="0s"))
+        good = await worker.started(checks=_check(port=80))
+        await stall.clock.sleep(25)
+        assert await _status(worker, bad) == ("critical", UNFORESEEN)
+        assert (await _status(worker, good))[0] == "passing"
 
 
 async def test_in_its_grace_period_a_check_is_asked_often(worker: SimWorker, stall: MemoryWorld) -> None:

@@ -1,22 +1,25 @@
 import msgspec
 import pytest
 
+from hawker.containment import UNFORESEEN
 from hawker.fsm.journal import CLOSED
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
 from hawker.record.machine import DESTROYED, EVENTS, Network
+from hawker.record.node import NODE, NodeRecord
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeFault
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.store.contract import Tx
-from hawker.worker.reconcile import Finding, Kind
+from hawker.worker.reconcile import Finding, Kind, Mender
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
-STRAY = MachineId("00000000000bad")
+STRAY, OTHER = MachineId("00000000000bad"), MachineId("00000000000bbb")
 
 
 @pytest.fixture
@@ -53,6 +56,53 @@ async def test_strays_are_found_and_removed(worker: SimWorker, stall: MemoryWorl
     assert await worker.reconciler.find() == []
     assert stall.host.machines() == [kept]
     check_at_rest(stall)
+
+
+async def test_a_repair_that_fails_as_nobody_foresaw_hinders_no_other_one(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
+    """By what a tenant made of a name, for example."""
+    stall.host.launch(stall.host.place(_spec()))
+    stall.host.script("destroy", FakeFault(error=UnicodeError("what a tenant made")))
+    stall.rootfs.directories.add(OTHER)
+    mended = await worker.reconciler.mend(frozenset({Mender.NODE}))
+    assert [(each.finding.about, each.error) for each in mended] == [(STRAY, UNFORESEEN), (OTHER, None)]
+    assert [each.finding.about for each in await worker.reconciler.mend(frozenset({Mender.NODE}))] == [STRAY]
+    assert await worker.reconciler.find() == []
+
+
+def _failing(monkeypatch: pytest.MonkeyPatch, call: str, about: tuple[MachineId, ...]) -> None:
+    """Has the driver's next call about this raise what nobody foresaw."""
+    sound, left = getattr(FakeDriver, call), [about]
+
+    async def called(self: FakeDriver, *arguments: MachineId) -> object:
+        if left == [arguments]:
+            left.clear()
+            raise UnicodeError("what a tenant made")
+        return await sound(self, *arguments)
+
+    monkeypatch.setattr(FakeDriver, call, called)
+
+
+async def test_a_machine_that_cannot_be_inspected_hides_no_other_finding(
+    worker: SimWorker, stall: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = NodeRecord(id=worker.parts.node.id, region="local", created_at=0.0)
+    await worker.store.write(lambda tx: tx.put(NODE, "self", node))
+    stall.host.launch(stall.host.place(_spec()))
+    stall.rootfs.directories.add(OTHER)
+    _failing(monkeypatch, "inspect", (STRAY,))
+    kinds = {each.about: each.kind for each in await worker.reconciler.find()}
+    assert kinds == {STRAY: Kind.FOREIGN_INSTANCE, OTHER: Kind.STRAY_DIRECTORY}
+
+
+async def test_a_round_that_fails_as_nobody_foresaw_is_followed_by_the_next(
+    worker: SimWorker, stall: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stall.host.launch(stall.host.place(_spec()))
+    _failing(monkeypatch, "list", ())
+    worker.tasks.start_soon(worker.reconciler.serve, 1.0)
+    await eventually(stall.clock, lambda: stall.host.machines() == [], 60)
 
 
 async def test_a_machine_between_two_tries_is_not_forsaken(worker: SimWorker, stall: MemoryWorld) -> None:

@@ -2,10 +2,12 @@ from itertools import pairwise
 
 import pytest
 
+from hawker.errors import leaf_of
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import RESTART_WINDOW_S, State
 from hawker.node import Resources
 from hawker.runtime.fake_host import FakeFault
+from hawker.sim.node.crash_points import Death
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.store.memory_store import StoreFaults
@@ -209,6 +211,35 @@ async def test_a_host_that_cannot_be_asked_now_is_asked_again(stall: MemoryWorld
     async with stall.open() as worker:
         await worker.reaches(machine_id, State.STOPPED)
         assert await _codes(worker, machine_id) == [5]
+
+
+@pytest.mark.parametrize("call", ["recover", "wait"])
+async def test_an_error_about_one_machine_that_nobody_foresaw_ends_no_other_watch(
+    stall: MemoryWorld, call: str
+) -> None:
+    """At boot, and while it is watched."""
+    async with stall.open() as worker:
+        await worker.app()
+        first, second = [MachineId(await worker.started(restart={"policy": "no"})) for _ in range(2)]
+    stall.host.end(first, 5)
+    stall.host.script(call, *[FakeFault(error=UnicodeError("what a tenant made"))] * 3)
+    async with stall.open() as worker:
+        stall.host.end(second, 6)
+        for machine_id, code in ((first, 5), (second, 6)):
+            await worker.reaches(machine_id, State.STOPPED)
+            assert await _codes(worker, machine_id) == [code]
+
+
+async def test_a_planted_death_ends_the_daemon_in_a_watch_too(stall: MemoryWorld) -> None:
+    with pytest.raises(BaseException) as ended:
+        async with stall.open() as worker:
+            await worker.app()
+            machine_id = MachineId(await worker.started(restart={"policy": "no"}))
+            stall.host.script("wait", FakeFault(error=Death()))
+            async with stall.open():
+                stall.host.end(machine_id, 5)
+                await stall.clock.sleep(100)
+    assert leaf_of(ended.value).__class__ is Death
 
 
 async def test_an_exit_that_cannot_be_stored_now_is_stored_later(stall: MemoryWorld) -> None:

@@ -15,6 +15,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from hawker.archive.archive import Archive
 from hawker.clock import Clock
+from hawker.containment import contained
 from hawker.errors import HawkerError, NotServed
 from hawker.fsm import journal
 from hawker.fsm.contract import Abort, Backoff, Done, Flow, Outcome, Resource, Step, StepContext, WhenBusy
@@ -152,10 +153,11 @@ class Archivist:
                 tasks.start_soon(self._work, receiver)
             while True:
                 await self._until_taken(every_s)
-                try:
-                    await self._hand_out(sender)
-                except HawkerError as error:
-                    _log.error("cannot look for histories to archive", extra={"error": str(error)})
+                with contained("histories are looked for"):
+                    try:
+                        await self._hand_out(sender)
+                    except HawkerError as error:
+                        _log.error("cannot look for histories to archive", extra={"error": str(error)})
                 if not self._doubtful:
                     await self._clock.sleep(every_s)
 

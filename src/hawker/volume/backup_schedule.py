@@ -14,6 +14,7 @@ from anyio.lowlevel import checkpoint
 
 from hawker.backup.format import saved_at
 from hawker.clock import Clock
+from hawker.containment import contained
 from hawker.errors import HawkerError, Moved, MoveUnderWay, WrongState
 from hawker.fair.table import BACKUPS
 from hawker.fsm import journal
@@ -75,15 +76,17 @@ class BackupSchedule:
 
     async def _serve_prunes(self, every_s: float) -> None:
         while True:
-            await self._prune()
+            with contained("a repository is pruned"):
+                await self._prune()
             await self._clock.sleep(every_s)
 
     async def _serve_backups(self, every_s: float) -> None:
         while True:
-            try:
-                await self.once()
-            except (HawkerError, OSError) as error:
-                _log.error("volumes are not backed up", extra={"error": str(error)})
+            with contained("volumes are looked after"):
+                try:
+                    await self.once()
+                except (HawkerError, OSError) as error:
+                    _log.error("volumes are not backed up", extra={"error": str(error)})
             await self._clock.sleep(every_s)
 
     async def once(self) -> None:

@@ -11,6 +11,7 @@ from anyio.lowlevel import checkpoint
 
 from hawker.clock import Clock
 from hawker.config.machine import Mount
+from hawker.containment import contained
 from hawker.errors import HawkerError
 from hawker.ids import VolumeId
 from hawker.log import bind
@@ -46,10 +47,11 @@ class Maintenance:
 
     async def serve(self, every_s: float) -> None:
         while True:
-            try:
-                await self.once()
-            except (HawkerError, OSError) as error:
-                _log.error("volumes are not looked after", extra={"error": str(error)})
+            with contained("volumes are looked after"):
+                try:
+                    await self.once()
+                except (HawkerError, OSError) as error:
+                    _log.error("volumes are not looked after", extra={"error": str(error)})
             await self._clock.sleep(every_s)
 
     async def once(self) -> None:
@@ -112,10 +114,11 @@ class Growth:
 
     async def serve(self, every_s: float) -> None:
         while True:
-            try:
-                await self.once()
-            except (HawkerError, OSError) as error:
-                _log.error("volumes are not looked at", extra={"error": str(error)})
+            with contained("volumes are looked after"):
+                try:
+                    await self.once()
+                except (HawkerError, OSError) as error:
+                    _log.error("volumes are not looked at", extra={"error": str(error)})
             await self._clock.sleep(every_s)
 
     async def once(self) -> None:
@@ -162,10 +165,11 @@ class Trims:
 
     async def serve(self, every_s: float) -> None:
         while True:
-            try:
-                await self.once()
-            except HawkerError as error:
-                _log.error("volumes are not trimmed", extra={"error": str(error)})
+            with contained("volumes are looked after"):
+                try:
+                    await self.once()
+                except HawkerError as error:
+                    _log.error("volumes are not trimmed", extra={"error": str(error)})
             await self._clock.sleep(every_s)
 
     async def once(self) -> None:

@@ -11,6 +11,7 @@ from anyio.abc import TaskStatus
 
 from hawker.clock import Clock
 from hawker.config.schedule import moment_after
+from hawker.containment import contained
 from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.log import bind
@@ -98,7 +99,8 @@ class Calendar:
         for machine_id, entry in list(self._entries.items()):
             if entry.try_at <= now:
                 self._entries[machine_id] = _Entry(entry.due_at, now + RETRY_S)
-                await self._start(machine_id)
+                with contained("a scheduled machine is started", machine=machine_id):
+                    await self._start(machine_id)
 
     async def _start(self, machine_id: MachineId) -> None:
         record = self._store.get(MACHINES, machine_id)

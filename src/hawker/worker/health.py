@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from hawker.clock import Clock
 from hawker.config import Check, checks
+from hawker.containment import UNFORESEEN, contained
 from hawker.deferred import deferred
 from hawker.fair.table import CHECKS, CHECKS_OF_MACHINE
 from hawker.fair.turns import Turns
@@ -200,11 +201,16 @@ class HealthChecks:
         probe = _probe(record, check)
         grace_ends = self._clock.monotonic() + check.grace_s
         while True:
-            finding = await self._prober(probe)
+            finding = await self._ask(probe)
             if finding.passing or self._clock.monotonic() >= grace_ends:
                 self._publish(record, check, "passing" if finding.passing else "critical", finding.output)
             in_grace = self._clock.monotonic() < grace_ends and not finding.passing
             await self._clock.sleep(min(1.0, check.interval_s) if in_grace else check.interval_s)
+
+    async def _ask(self, probe: Probe) -> ProbeResult:
+        with contained("a health check", machine=probe.machine):
+            return await self._prober(probe)
+        return ProbeResult(False, UNFORESEEN)
 
     def _publish(self, record: MachineRecord, check: Check, status: str, output: str) -> None:
         results = self._results.setdefault(record.id, {})

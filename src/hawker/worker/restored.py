@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from hawker.clock import Clock
+from hawker.containment import contained
 from hawker.errors import HawkerError
 from hawker.fsm import journal
 from hawker.log import bind
@@ -48,12 +49,13 @@ class InstanceAdoption:
             return
         _log.warning("the store was restored from a backup", extra={"taken_at": copy.taken_at})
         for _, record in list(self._store.scan(MACHINES)):
-            try:
-                seen = await self._driver.inspect(record.id)
-            except (HawkerError, OSError) as error:
-                _log.error("cannot inspect", extra={"machine": record.id, "error": str(error)})
-                continue
-            await self._store.write(self._taking_up(record, seen), Durability.ORDERED)
+            with contained("a machine of a restored store is taken up", machine=record.id):
+                try:
+                    seen = await self._driver.inspect(record.id)
+                except (HawkerError, OSError) as error:
+                    _log.error("cannot inspect", extra={"machine": record.id, "error": str(error)})
+                    continue
+                await self._store.write(self._taking_up(record, seen), Durability.ORDERED)
         await self._store.write(lambda tx: tx.delete(COPY, "self"))
 
     def _taking_up(self, known: MachineRecord, seen: Inspection) -> Callable[[Tx], None]:

@@ -12,6 +12,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from hawker.clock import Clock
+from hawker.containment import UNFORESEEN_AGAIN_S, contained
 from hawker.errors import HawkerError, NotFound
 from hawker.failpoint import reach
 from hawker.fsm.contract import Resource
@@ -130,7 +131,7 @@ class Supervisor:
 
     async def _record_if_ended(self, machine_id: MachineId, instance_id: InstanceId) -> None:
         """A host that cannot be asked now is asked again by the watch."""
-        with suppress(HawkerError, OSError):
+        with contained("a missed end is recorded", machine=machine_id), suppress(HawkerError, OSError):
             if await self._exits.is_over(machine_id, instance_id):
                 await self._saw_end(machine_id, instance_id)
 
@@ -147,17 +148,20 @@ class Supervisor:
 
     async def _watch(self, machine_id: MachineId, instance_id: InstanceId) -> None:
         try:
-            while not await self._saw_end(machine_id, instance_id):
-                await self._clock.sleep(_AGAIN_S)
+            while (again_s := await self._saw_end(machine_id, instance_id)) > 0:
+                await self._clock.sleep(again_s)
         finally:
             if self._watched.get(machine_id) == instance_id:
                 del self._watched[machine_id]
 
-    async def _saw_end(self, machine_id: MachineId, instance_id: InstanceId) -> bool:
-        """False when host or store could not be asked just now; a watch never ends before its instance."""
-        try:
-            await self._exits.settle(machine_id, instance_id)
-        except (HawkerError, OSError) as error:
-            _log.error("cannot watch", extra={"machine": machine_id, "error": str(error)})
-            return False
-        return True
+    async def _saw_end(self, machine_id: MachineId, instance_id: InstanceId) -> float:
+        """0 once the end is recorded, else the seconds until the next try: host or store could not be asked just now. A
+        watch never ends before its instance."""
+        with contained("an instance is watched", machine=machine_id):
+            try:
+                await self._exits.settle(machine_id, instance_id)
+            except (HawkerError, OSError) as error:
+                _log.error("cannot watch", extra={"machine": machine_id, "error": str(error)})
+                return _AGAIN_S
+            return 0.0
+        return UNFORESEEN_AGAIN_S

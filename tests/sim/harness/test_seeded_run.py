@@ -5,6 +5,7 @@ from typing import Any
 
 from anyio.abc import TaskGroup
 
+from hawker.containment import contained
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan
 from hawker.sim.harness.seeded_run import SeededGame, SeededRun, drawn
@@ -35,6 +36,9 @@ class Run(SeededRun[Plan, Outcome]):
         await self._do_all(self._do)
         if self.kit == "raises":
             raise ValueError("it fell off")
+        if self.kit == "contains":
+            with contained("a turn"):
+                raise ValueError("it fell off")
 
     async def _do(self, operation: RunOperation[Verb]) -> None:
         self._say(operation.verb)
@@ -84,3 +88,9 @@ def test_a_finding_ends_the_operations_and_so_many_are_kept() -> None:
 def test_an_error_that_nobody_catches_is_a_finding() -> None:
     outcome = GAME.play(plan(), "raises")
     assert outcome.found == (Violation(Invariant.ANSWERS, "wheel", "ValueError: it fell off"),)
+
+
+def test_an_error_that_the_product_contains_is_a_finding() -> None:
+    (found,) = GAME.play(plan(), "contains").found
+    assert found == Violation(Invariant.ANSWERS, "wheel", "contained: ValueError: it fell off")
+    assert GAME.play(plan()).found == ()

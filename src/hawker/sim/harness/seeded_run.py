@@ -3,6 +3,7 @@ end, what was found in it is noted, and the shortest run that shows the same is 
 """
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
+from hawker.containment import LOGGER
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop
 from hawker.sim.harness.plan import TRIES, Chance, Op, P, R, RunOperation, Shrinker, V, do_in_turn, numbered
@@ -52,6 +54,7 @@ class SeededRun(ABC, Generic[P, R]):
 
     async def play(self) -> R:
         with ExitStack() as self._goes:
+            self._goes.enter_context(UnforeseenErrors(self.who, self._note))
             try:
                 async with anyio.create_task_group() as tasks:
                     await self._run(tasks)
@@ -100,6 +103,25 @@ class SeededRun(ABC, Generic[P, R]):
 
     def _say(self, text: str) -> None:
         self._told.say(Speaker.NATURE, text)
+
+
+class UnforeseenErrors(logging.Handler):
+    """Takes what the product contains within, and would have ended on else, for a finding."""
+
+    def __init__(self, who: str, note: Callable[[Iterable[Violation]], None]) -> None:
+        super().__init__()
+        self._who = who
+        self._note = note
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        self._note([Violation(Invariant.ANSWERS, self._who, f"contained: {type(error).__name__}: {error}")])
+
+    def __enter__(self) -> None:
+        logging.getLogger(LOGGER).addHandler(self)
+
+    def __exit__(self, *raised: object) -> None:
+        logging.getLogger(LOGGER).removeHandler(self)
 
 
 def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:

@@ -18,6 +18,7 @@ from hawker.api.contract.machine import ContainerStatus
 from hawker.clock import Clock
 from hawker.config import Container
 from hawker.config.effective import container_restart, container_stop, healthchecks
+from hawker.containment import UNFORESEEN_AGAIN_S, contained
 from hawker.errors import HawkerError, NotFound, leaf_of
 from hawker.fair.table import CHECKS_OF_MACHINE
 from hawker.fair.turns import Turns
@@ -75,6 +76,14 @@ class ContainerSupervisor:
 
     async def serve(self) -> None:
         """Tends the containers until the machine is told to end, or what runs is not what its config says."""
+        while True:
+            with contained("containers are tended", machine=self._record.id):
+                return await self._tend()
+            self._watches.clear()
+            self._stopping.clear()
+            await self._clock.sleep(UNFORESEEN_AGAIN_S)
+
+    async def _tend(self) -> None:
         async with anyio.create_task_group() as tasks:
             while not await self._try(tasks):
                 await self._clock.sleep(_AGAIN_S)

@@ -8,6 +8,7 @@ import anyio
 import msgspec
 
 from hawker.api.contract.move import MoveRequest
+from hawker.containment import contained
 from hawker.errors import HawkerError, NoRoom
 from hawker.ids import MachineId
 from hawker.log import bind
@@ -52,10 +53,11 @@ class MovesBack:
             if self._deps.store.count(TRIALS) == 0:
                 await self._came.wait()
             self._came = anyio.Event()
-            try:
-                await self.look()
-            except (HawkerError, OSError) as error:
-                _log.error("machines that came are not looked at", extra={"error": str(error)})
+            with contained("machines that came are looked at"):
+                try:
+                    await self.look()
+                except (HawkerError, OSError) as error:
+                    _log.error("machines that came are not looked at", extra={"error": str(error)})
             await self._deps.clock.sleep(LOOK_S)
 
     async def look(self) -> None:

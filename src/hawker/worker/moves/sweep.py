@@ -4,6 +4,7 @@ records that are old enough to be forgotten. Also begins the moves that are due.
 
 from functools import partial
 
+from hawker.containment import contained
 from hawker.errors import HawkerError
 from hawker.fsm import journal
 from hawker.fsm.contract import Resource
@@ -54,11 +55,12 @@ class MoveSweep:
     async def serve(self, every_s: float) -> None:
         """Begins moves whose time has come and sweeps what moves left, until cancelled."""
         while True:
-            try:
-                await self._scheduled.begin_due()
-                await self.sweep()
-            except (HawkerError, OSError) as error:
-                _log.error("what moves left is not looked at", extra={"error": str(error)})
+            with contained("what moves left is swept"):
+                try:
+                    await self._scheduled.begin_due()
+                    await self.sweep()
+                except (HawkerError, OSError) as error:
+                    _log.error("what moves left is not looked at", extra={"error": str(error)})
             await self._deps.clock.sleep(every_s)
 
     async def sweep(self) -> None:

@@ -12,6 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from hawker.archive.archive import Archive
 from hawker.clock import Clock
+from hawker.containment import UNFORESEEN, contained
 from hawker.errors import HawkerError
 from hawker.fsm.runner import Runner
 from hawker.history.archivist import history_resource
@@ -78,10 +79,11 @@ class Reconciler:
 
     async def serve(self, every_s: float) -> None:
         while True:
-            try:
-                await self.once()
-            except (HawkerError, OSError) as error:
-                _log.error("cannot compare host and store", extra={"error": str(error)})
+            with contained("host and store are compared"):
+                try:
+                    await self.once()
+                except (HawkerError, OSError) as error:
+                    _log.error("cannot compare host and store", extra={"error": str(error)})
             await self._clock.sleep(every_s)
 
     async def once(self) -> list[Finding]:
@@ -107,12 +109,14 @@ class Reconciler:
             _log.info("finding left alone", extra=fields)
             return Mended(finding, tried=False)
         _log.warning("finding", extra=fields)
-        try:
-            await self.repair(finding)
-        except (HawkerError, OSError) as error:
-            _log.error("repair failed", extra={**fields, "error": str(error)})
-            return Mended(finding, tried=True, error=str(error))
-        return Mended(finding, tried=True)
+        with contained("a repair", **fields):
+            try:
+                await self.repair(finding)
+            except (HawkerError, OSError) as error:
+                _log.error("repair failed", extra={**fields, "error": str(error)})
+                return Mended(finding, tried=True, error=str(error))
+            return Mended(finding, tried=True)
+        return Mended(finding, tried=True, error=UNFORESEEN)
 
     async def _tidy(self) -> None:
         """Give back space: removed layers, unused bridges, machines destroyed and images pulled long ago."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 
 from hawker.archive.archive import Archive
 from hawker.clock import Clock
+from hawker.containment import UNFORESEEN, contained
 from hawker.errors import HawkerError
 from hawker.fsm import journal
 from hawker.fsm.run import Run
@@ -184,15 +185,22 @@ class Look:
         found: dict[MachineId, str] = {}
         for machine_id in strays if node is not None else ():
             assert node is not None
-            try:
-                seen = await self._driver.inspect(machine_id)
-            except (HawkerError, OSError) as error:
-                found[machine_id] = f"it cannot be inspected: {error}"
-                continue
-            if seen.instance_id is not None and seen.instance_id < first_ulid(node.created_at):
+            seen = await self._inspect(machine_id)
+            if isinstance(seen, str):
+                found[machine_id] = f"it cannot be inspected: {seen}"
+            elif seen.instance_id is not None and seen.instance_id < first_ulid(node.created_at):
                 how = "runs" if seen.phase in ALIVE else "ended"
                 found[machine_id] = f"it {how}; another store, used here before, created it"
         return found
+
+    async def _inspect(self, machine_id: MachineId) -> Inspection | str:
+        """What the driver sees of the machine, or why it cannot be asked."""
+        with contained("a machine is inspected", machine=machine_id):
+            try:
+                return await self._driver.inspect(machine_id)
+            except (HawkerError, OSError) as error:
+                return str(error)
+        return UNFORESEEN
 
     # What the records do not know, or know wrongly.
 
@@ -205,12 +213,10 @@ class Look:
                 continue
             if runs(record) == (machine_id in alive) and machine_id not in orphaned:
                 continue
-            try:
-                seen = await self._driver.inspect(machine_id)
-            except (HawkerError, OSError) as error:
-                _log.error("cannot inspect", extra={"machine": machine_id, "error": str(error)})
-                continue
-            if self.unchanged(record):
+            seen = await self._inspect(machine_id)
+            if isinstance(seen, str):
+                _log.error("cannot inspect", extra={"machine": machine_id, "error": seen})
+            elif self.unchanged(record):
                 found += _lost_instance(record, seen) if runs(record) else _unrecorded(record, seen)
         return found
 
