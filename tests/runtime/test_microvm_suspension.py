@@ -30,9 +30,11 @@ from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.vmm.contract import Vm
 from hawker.runtime.vmm.keeper import read_record
 from hawker.runtime.vmm.qemu import Qemu
+from tests.host.test_rmtree import nest
 from tests.runtime.guests import CLOCK, guests
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]
+DEEPER_THAN_A_STACK = 1500
 COUNTING = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.1; done"
 
 
@@ -230,3 +232,14 @@ def test_a_link_in_the_place_of_the_files_is_all_that_goes(run: RunDir, tmp_path
         check(run)
     drop_files(run)
     assert (tmp_path / "other").is_dir() and not saved_directory(run).is_symlink()
+
+
+def test_directories_in_it_are_out_of_the_vmm_s_reach_however_deep(run: RunDir) -> None:
+    """They go with the machine's run directory, once no VMM is left to exchange them meanwhile."""
+    for depth in (DEEPER_THAN_A_STACK, 3):
+        nest(saved_directory(run), depth)
+        make_room(run, os.getuid())
+        assert list(run.vmm.iterdir()) == [saved_directory(run)] and list(saved_directory(run).iterdir()) == []
+    assert len(list(run.path.glob("dropped-*"))) == 2
+    run.remove()
+    assert not run.path.exists()

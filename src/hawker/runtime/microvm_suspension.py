@@ -8,7 +8,6 @@ daemon died in between, is let go by the next: what tells of it is a directory o
 
 import os
 import re
-import shutil
 import signal
 import stat
 import zlib
@@ -129,12 +128,22 @@ def forget_snapshot(run: RunDir) -> None:
 
 
 def drop_files(run: RunDir) -> None:
-    """Remove the memory files of a snapshot that is not published; also of half a snapshot."""
+    """Remove the memory files of a snapshot that is not published; also of half a snapshot. A VMM that still runs may
+    put what it likes there meanwhile, nested as deep as it likes: what is no file is moved out of its directory, and
+    goes with the run directory once the VMM has ended."""
     place = saved_directory(run)
     if place.is_symlink() or place.is_file():
         place.unlink()
-    else:
-        shutil.rmtree(place, ignore_errors=True)
+        return
+    with suppress(SnapshotLost), _opened(run) as fd:
+        for name in os.listdir(fd):
+            with suppress(OSError):
+                os.unlink(name, dir_fd=fd)
+        with suppress(OSError):
+            place.rmdir()
+            return
+        with suppress(OSError):
+            place.rename(run.path / f"dropped-{os.fstat(fd).st_ino}")  # which nothing else has while it is there
 
 
 # A snapshot goes to another node as files of the run directory: without record and spec they are nothing. What
@@ -321,7 +330,7 @@ class SnapshotSuspension:
     async def _save(self, run: RunDir) -> None:
         plan, program = read_plan(run), await self._vmm.version()
         available_mib = await self._available_mib(run)
-        make_room(run, user_of(run.machine_id))
+        await in_thread(Pool.HOST, make_room, run, user_of(run.machine_id))
         try:
             await self._vmm.save(plan.vm, run, _inside(plan.vm))
             inside("saved")

@@ -5,7 +5,6 @@ The data directory goes last, and in it the file that says which node it was.
 """
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +23,7 @@ from hawker.host.luks import Luks
 from hawker.host.mount import mount_holders, unmount
 from hawker.host.network import NodeNetwork
 from hawker.host.residue import Residue, host
+from hawker.host.rmtree import remove_tree
 from hawker.ids import NodeId
 from hawker.image.block_image import mark_of
 from hawker.place import Place
@@ -182,7 +182,7 @@ class Removal:
             if entry.name in (_MARK,):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
+                remove_tree(Path(entry.path))
             else:
                 os.unlink(entry.path)
 
@@ -222,7 +222,7 @@ def _remove_group(trace: Residue) -> None:
 
 
 def _remove_tree(trace: Residue) -> None:
-    shutil.rmtree(trace.name, ignore_errors=True)
+    remove_tree(Path(trace.name))
 
 
 def _remove_trace(trace: Residue) -> None:
