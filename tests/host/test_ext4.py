@@ -5,6 +5,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -160,3 +161,48 @@ async def test_file_that_is_no_filesystem_any_more_cannot_be_repaired(file: Path
     _blank(file)
     with pytest.raises(BadRequest, match="cannot be repaired: e2fsck -fy ended with"):
         await ext4.repair_filesystem(file)
+
+
+async def test_a_check_that_gets_no_memory_says_nothing_of_the_filesystem(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was made to take all: it is neither whole nor damaged, and the host has its memory."""
+    os.truncate(file, 8 << 30)
+    await ext4.make_filesystem(file)
+    _mark_as_faulty(file)
+    monkeypatch.setattr(ext4, "_bounds", lambda size: ("--data=1000000",))
+    for call in (ext4.check_filesystem, ext4.filesystem_damage, ext4.repair_filesystem, ext4.grow_unmounted):
+        with pytest.raises(Unavailable, match=r"before it had looked .* run `e2fsck -f` by hand"):
+            await call(file, confined=True)
+    monkeypatch.undo()
+    await ext4.check_filesystem(file, confined=True)
+    assert await ext4.filesystem_damage(file, confined=True) is None
+
+
+@pytest.fixture
+def told() -> Iterator[Path]:
+    """What a stand-in for e2fsck is told of itself; in a place that nobody can get to, too."""
+    with TemporaryDirectory() as place:
+        script, told = Path(place, "e2fsck"), Path(place, "told")
+        script.write_text(f"#!/bin/sh\ncat /proc/self/oom_score_adj /proc/self/limits > {told}\n")
+        for path, mode in ((Path(place), 0o755), (script, 0o755), (told, 0o666)):
+            path.touch()
+            path.chmod(mode)
+        yield told
+
+
+async def test_a_confined_tool_has_bounds_and_every_tool_is_the_first_to_go(
+    file: Path, told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{told.parent}:{os.environ['PATH']}")
+    os.truncate(file, 3 << 30)
+    await ext4.check_filesystem(file)
+    assert _told(told)["score"] == "1000"
+    await ext4.check_filesystem(file, confined=True)
+    found, memory = _told(told), (256 << 20) + (24 << 20) + (2 << 20) * (os.cpu_count() or 1)
+    assert (found["score"], found["Max data size"], found["Max cpu time"]) == ("1000", str(memory), "126")
+
+
+def _told(file: Path) -> dict[str, str]:
+    score, *limits = file.read_text().splitlines()
+    return {"score": score} | {line[:26].strip(): line[26:].split()[0] for line in limits}

@@ -1,12 +1,13 @@
 """Suspending and resuming a real guest: what it keeps, and what is so when a daemon dies on the way."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hawker.errors import SnapshotLost
+from hawker.host.rmtree import remove_tree
 from hawker.host.vmm_user import user_of
 from hawker.ids import MachineId
 from hawker.runtime import microvm_suspension
@@ -141,7 +142,7 @@ PROGRAM = "QEMU emulator version 7.2"
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunDir:
+def run(tmp_path: Path) -> Iterator[RunDir]:
     """With a snapshot that is published."""
     run = RunDir(tmp_path / "machine" / "run")
     run.vmm.mkdir(parents=True)
@@ -151,7 +152,8 @@ def run(tmp_path: Path) -> RunDir:
     (saved_directory(run) / "state").write_bytes(b"few")
     plan = MicroVMPlan(vm=VM, shown=(StoredGrant(source=str(tmp_path / "kernel"), target="/k", writable=False),))
     publish_snapshot(run, MicroVMSnapshot(program=PROGRAM, plan=plan, files=saved_files(run), available_mib=50))
-    return run
+    yield run
+    remove_tree(run.path)  # pytest itself cannot go as deep as a test here does
 
 
 def check(run: RunDir, program: str = PROGRAM) -> None:

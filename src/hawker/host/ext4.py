@@ -100,6 +100,7 @@ _NO_TRIM = frozenset({errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EROFS}
 _CAP_SYS_RESOURCE = 24
 _MENDED = 1  # e2fsck(8): what was wrong and is not any more
 _BROKEN_OFF = 32 | 128  # somebody stopped it, or a library is missing
+_FAILED = 8  # it got no memory, was ended by a fault of its own, or found no superblock
 _MENDED_IN_USE = 2  # the same, of one that a kernel may have mounted
 _DAMAGED = frozenset({errno.EINVAL, errno.EUCLEAN, errno.EIO, errno.EBADMSG})
 _ASKED_S, _ASKED_MEMORY, _ANSWER_BYTES = 60, 1 << 30, 1 << 20
@@ -109,6 +110,16 @@ _OPTIONS = "errors=remount-ro"
 _NOBODY = 65534
 _CONFINED = "setpriv"
 _POWERLESS = (f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", "--no-new-privs", "--bounding-set=-all")
+_FIRST_TO_GO = ("-n", "1000")  # when memory runs out: before every machine, whatever the daemon's own score
+_LEAST_MEMORY, _BLOCK_MEMORY, _STACK = 256 << 20, 32, 2 << 20
+"""The bytes that a confined tool may have: a base, some for each block of 4 KiB, and a stack for each processor, since
+e2fsck reads bitmaps in as many threads. An empty filesystem of 256 GiB takes 13 MiB, one of 4 GiB with 120,000 small
+files 16 MiB. At worst every second block is in use: e2fsck's map has 48 bytes for each run, so 24 a block; and inodes,
+of which four blocks have one, may take 32 each."""
+_LEAST_CPU_S, _GIB_CPU_S = 120, 2
+"""The seconds of processor time that a confined tool may have, and those for each GiB more. An
+empty GiB takes 0.001, one of small files 0.1."""
+_BY_HAND = "it had too little memory or time, or a fault of its own; run `e2fsck -f` by hand where it stays so"
 _INHERITED = "/proc/self/fd/3"  # the first that `spawn` passes on
 _RESERVED_PERCENT = "1"
 _LAZY = "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0"
@@ -131,24 +142,28 @@ async def check_filesystem(file: Path, *, thoroughly: bool = False, confined: bo
     on."""
     with locked(file) as lock:
         status = await _work("e2fsck", *(["-f"] if thoroughly else []), "-p", file=file, lock=lock, confined=confined)
-    _check_looked(status)
+    _check_looked(status, file, confined=confined)
     if status & ~_MENDED:
         raise BadRequest(f"the filesystem in {file.name} is damaged: e2fsck -p ended with {status}; see to it by hand")
 
 
-def _check_looked(status: int) -> None:
-    """That it was killed, as by a host without memory, says nothing of the filesystem. Raises `Unavailable`."""
-    if status < 0 or status & _BROKEN_OFF:
-        raise Unavailable(f"e2fsck ended with {status} before it had looked at everything")
+def _check_looked(status: int, file: Path, *, confined: bool) -> None:
+    """That it was killed, as by a host without memory, says nothing of the filesystem; nor does that it failed within
+    its bounds, where there is a superblock to begin with. Raises `Unavailable`."""
+    failed = confined and status & _FAILED and read_superblock(file) is not None
+    if status < 0 or status & _BROKEN_OFF or failed:
+        text = f"e2fsck ended with {status} before it had looked at everything in {file.name}"
+        raise Unavailable(f"{text}: {_BY_HAND}" if confined else text)
 
 
 async def filesystem_damage(file: Path, *, confined: bool = False) -> str | None:
     """The damage of the filesystem in a copy that is thrown away, in a sentence; None when it is whole. The entries of
     its journal are carried out first, as a mount would do. `confined` and errors are as of `check_filesystem`."""
     with locked(file) as lock:
-        _check_looked(await _work("e2fsck", "-y", "-E", "journal_only", file=file, lock=lock, confined=confined))
+        status = await _work("e2fsck", "-y", "-E", "journal_only", file=file, lock=lock, confined=confined)
+        _check_looked(status, file, confined=confined)
         status = await _work("e2fsck", "-fn", file=file, lock=lock, confined=confined)
-    _check_looked(status)
+    _check_looked(status, file, confined=confined)
     return f"its filesystem is damaged: e2fsck -fn ended with {status}" if status else None
 
 
@@ -157,7 +172,7 @@ async def repair_filesystem(file: Path, *, confined: bool = False) -> None:
     nothing to do. Raises as `check_filesystem`."""
     with locked(file) as lock:
         status = await _work("e2fsck", "-f", "-y", file=file, lock=lock, confined=confined)
-    _check_looked(status)
+    _check_looked(status, file, confined=confined)
     if status & ~(_MENDED | _MENDED_IN_USE):
         raise BadRequest(f"the filesystem in {file.name} cannot be repaired: e2fsck -fy ended with {status}")
 
@@ -167,10 +182,7 @@ async def ask_debugfs(file: Path, request: str) -> str:
     with the file's descriptor alone, and with bounds of time, memory and output. Raises `TimeoutError`, and
     `Unavailable` while somebody works on the file."""
     with locked(file) as lock, tempfile.TemporaryFile() as answer:
-        command = [_found("debugfs"), "-c", "-R", request, _INHERITED]
-        if os.geteuid() == 0:
-            os.fchown(lock, _NOBODY, _NOBODY)
-            command = [_found(_CONFINED), *_POWERLESS, "--", *command]
+        command = _expendable(*_powerless(lock), _found("debugfs"), "-c", "-R", request, _INHERITED)
         bounds = (f"--cpu={_ASKED_S}", f"--as={_ASKED_MEMORY}", f"--fsize={_ANSWER_BYTES}")
         pid = spawn([_found("prlimit"), *bounds, "--", *command], fds=(lock,), session=True, stdio=answer.fileno())
         try:
@@ -263,7 +275,8 @@ async def grow_unmounted(file: Path, *, confined: bool = False) -> None:
     with locked(file) as lock:
         status = await _work("resize2fs", file=file, lock=lock, confined=confined)
     if status != 0:
-        raise Unavailable(f"resize2fs could not grow the filesystem in {file.name}: it ended with {status}")
+        why = f": {_BY_HAND}" if confined else ""
+        raise Unavailable(f"resize2fs could not grow the filesystem in {file.name}: it ended with {status}{why}")
 
 
 def may_grow_mounted() -> bool:
@@ -295,11 +308,31 @@ def locked(file: Path) -> Iterator[int]:
 
 async def _work(tool: str, *arguments: str, file: Path, lock: int, confined: bool) -> int:
     """On a file that the caller has locked. Confined, the tool is nobody's, may gain nothing, and knows the file by its
-    descriptor alone: a filesystem that was made to deceive it wins no more than itself."""
-    if not confined or os.geteuid() != 0:
-        return await _run(tool, *arguments, str(file), lock=lock)
+    descriptor alone, and has bounds: a filesystem that was made to deceive it wins no more than itself."""
+    if not confined:
+        return await _run(*_expendable(_found(tool), *arguments, str(file)), lock=lock)
+    command = _expendable(*_powerless(lock), _found(tool), *arguments, _INHERITED)
+    return await _run("prlimit", *_bounds(os.fstat(lock).st_size), "--", *command, lock=lock)
+
+
+def _expendable(*command: str) -> list[str]:
+    return [_found("choom"), *_FIRST_TO_GO, "--", *command]
+
+
+def _powerless(lock: int) -> tuple[str, ...]:
+    """What a command begins with that is to be nobody's."""
+    if os.geteuid() != 0:
+        return ()
     os.fchown(lock, _NOBODY, _NOBODY)
-    return await _run(_CONFINED, *_POWERLESS, "--", _found(tool), *arguments, _INHERITED, lock=lock)
+    return (_found(_CONFINED), *_POWERLESS, "--")
+
+
+def _bounds(size_bytes: int) -> tuple[str, ...]:
+    """The bounds of a confined tool, by the size of the file. Memory is what is written to, not what is reserved:
+    threads reserve 64 MiB each."""
+    memory = _LEAST_MEMORY + size_bytes // 4096 * _BLOCK_MEMORY + (os.cpu_count() or 1) * _STACK
+    cpu_s = _LEAST_CPU_S + (size_bytes >> 30) * _GIB_CPU_S
+    return f"--data={memory}", f"--stack={_STACK}", f"--cpu={cpu_s}"
 
 
 async def _run(tool: str, *arguments: str, lock: int | None = None) -> int:
@@ -310,7 +343,7 @@ async def _run(tool: str, *arguments: str, lock: int | None = None) -> int:
 def _found(tool: str) -> str:
     found = _find(tool)
     if found is None:
-        package = "util-linux" if tool in (_CONFINED, "prlimit") else "e2fsprogs"
+        package = "util-linux" if tool in (_CONFINED, "prlimit", "choom") else "e2fsprogs"
         raise NotServed(f"{tool} is missing on this host: apt-get install {package}")
     return found
 
