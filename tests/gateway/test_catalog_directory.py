@@ -1,15 +1,15 @@
 """What the catalog's own file says of the fleet, by name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import anyio
 import pytest
 
-from hawker.catalog.change import Token
+from hawker.catalog.change import Token, Value
 from hawker.catalog.reads import PointReader
 from hawker.clock import ManualClock
-from hawker.gateway.catalog_directory import NODES_FOR_S, REVOKED_FOR_S, UNHEARD_FOR_S, CatalogDirectory
+from hawker.gateway.catalog_directory import NODES_FOR_S, UNHEARD_FOR_S, CatalogDirectory
 from hawker.ids import AppName, NodeId
 from tests.gateway.catalogs import A, B, C, Files
 
@@ -147,14 +147,37 @@ def test_where_a_node_is_called(town: Town) -> None:
     assert town.told().address_of(B) == f"http://{B}" and town.directory.address_of(NodeId("ffffffff")) is None
 
 
-def test_tokens_that_any_node_ended_are_known_soon(town: Town) -> None:
-    assert not town.told().revoked()
+def test_tokens_that_any_node_ended_are_known(town: Town) -> None:
+    told = town.told()
+    assert not told.is_revoked(["t"]) and told.revocation("t") is None and not told.revocations()
     town.files.row("revoked_tokens", B, token_id="t", at=5.0, by="bob", note="lost")
     town.files.row("revoked_tokens", C, token_id="t", at=3.0, by="ann")
     town.files.tell(A)
-    assert not town.directory.revoked()
-    town.clock.advance(REVOKED_FOR_S)
-    assert {key: (each.at, each.by) for key, each in town.directory.revoked().items()} == {"t": (3.0, "ann")}
+    assert told.is_revoked(["s", "t"]) and not told.is_revoked(["s"]) and not told.is_revoked([])
+    first = told.revocation("t")
+    assert first is not None and (first.at, first.by) == (3.0, "ann")
+    assert [(each.at, each.by) for each in told.revocations()] == [(3.0, "ann"), (5.0, "bob")]
+
+
+def test_a_token_is_looked_for_by_its_key_however_many_were_ended(town: Town) -> None:
+    asked: list[str] = []
+
+    class Explained:
+        def rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]:
+            asked.extend(str(row[3]) for row in town.glance.rows(f"EXPLAIN QUERY PLAN {query}", *params))
+            return ()
+
+    directory = CatalogDirectory(Explained(), town.clock, A, "mad")
+    directory.is_revoked(["t"])
+    directory.revocation("t")
+    told = [line for line in asked if "revoked_tokens" in line]
+    assert len(told) == 2 and all("USING" in line and "INDEX revoked_tokens_by_id" in line for line in told), asked
+
+
+def test_a_long_note_of_an_older_node_is_not_read_whole(town: Town) -> None:
+    town.files.row("revoked_tokens", B, token_id="t", at=5.0, by="b" * 5000, note="n" * 5000)
+    (found,) = town.told().revocations()
+    assert (len(found.by), len(found.note)) == (200, 200)
 
 
 def test_rows_that_make_no_sense_spoil_nothing(town: Town) -> None:

@@ -1,16 +1,24 @@
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
 import pytest
 
+from hawker.api.codec import BodyCodec
 from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import instant
 from hawker.api.contract.token import (
     AUTHENTICATE_TOKEN,
     AUTHORIZE_TOKEN,
     CREATE_DEPLOY_TOKEN,
     CURRENT_TOKENS,
     LIST_REVOKED,
+    MAX_NOTE,
     REVOKE_TOKEN,
     AuthenticateRequest,
     AuthorizeRequest,
     DeployTokenRequest,
+    RevokedToken,
     RevokeTokenRequest,
     TokenAccess,
 )
@@ -19,10 +27,20 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import B, Call, P, Q, R, Unary
 from hawker.auth.caveat import Actions, Apps, Caveat, Expires, Holder, Machines, Orgs
 from hawker.auth.macaroon import Macaroon, from_text, key_of, mint, narrow, to_text
-from hawker.auth.tokens import Revocations, Tokens
+from hawker.auth.tokens import MAX_SHOWN, Revocations, ShownToken, Tokens
 from hawker.clock import ManualClock
-from hawker.errors import BadRequest, Forbidden, HawkerError, NotFound, Unauthorized, Unprocessable
-from hawker.gateway.tokens import FleetRevocations, TokenHandlers
+from hawker.errors import (
+    BadRequest,
+    Forbidden,
+    HawkerError,
+    NotFound,
+    QuotaExceeded,
+    RateLimited,
+    Unauthorized,
+    Unprocessable,
+)
+from hawker.gateway.tokens import MAX_SENT, REVOCATIONS, FleetRevocations, RemoteRevocations, TokenHandlers
+from hawker.ids import NodeId
 from hawker.log import Secret
 from hawker.permission import Action, Attempt
 from hawker.record.node import Revocation
@@ -31,12 +49,28 @@ from hawker.store.memory_store import MemoryStore
 pytestmark = pytest.mark.anyio
 
 
+class Told:
+    """Keeps `ToldRevocations`."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Revocation] = {}
+
+    def is_revoked(self, ids: Sequence[str]) -> bool:
+        return not self.found.keys().isdisjoint(ids)
+
+    def revocation(self, token_id: str) -> Revocation | None:
+        return self.found.get(token_id)
+
+    def revocations(self) -> Iterable[Revocation]:
+        return self.found.values()
+
+
 async def test_in_a_fleet_what_any_node_ended_counts() -> None:
-    clock, told = ManualClock(), dict[str, Revocation]()
+    clock, told = ManualClock(), Told()
     mine = Revocations(MemoryStore(), clock)
-    fleet = FleetRevocations(lambda: told, mine)
+    fleet = FleetRevocations(told, mine)
     assert not fleet(["a", "b"])
-    told["a"] = Revocation(token_id="a", at=9.0, by="bob")
+    told.found["a"] = Revocation(token_id="a", at=9.0, by="bob")
     await fleet.add("b", by="ann")
     assert fleet(["x", "a"]) and fleet(["b"]) and mine(["b"]) and not fleet(["x"])
     assert (await fleet.add("a", by="ann")).by == "bob" and not mine(["a"])
@@ -174,6 +208,66 @@ async def test_whoever_holds_a_token_may_end_it(front: Front) -> None:
         with pytest.raises(Unauthorized, match="revoked"):
             await front.granted(each)
     assert (await front.call(LIST_REVOKED)).tokens == (ended,)
+
+
+async def test_a_holder_who_makes_and_ends_tokens_is_counted_and_stops_at_a_bound(front: Front) -> None:
+    token = front.made(Apps(("shop",)), Actions("r"))
+
+    async def end(number: int) -> None:
+        made = narrow(token, Holder(f"{number}"))
+        await front.call(REVOKE_TOKEN, token=token, body=RevokeTokenRequest(token=to_text(made)))
+
+    for number in range(MAX_SHOWN):
+        if number == REVOCATIONS.burst:
+            with pytest.raises(RateLimited):
+                await end(number)
+        front.clock.advance(0 if number < REVOCATIONS.burst else 1)
+        await end(number)
+    front.clock.advance(10)
+    with pytest.raises(QuotaExceeded, match="revoke that one"):
+        await end(MAX_SHOWN)
+    other = front.made(Apps(("shop",)))
+    await front.call(REVOKE_TOKEN, token=other, body=RevokeTokenRequest(token=to_text(other)))
+    assert len((await front.call(LIST_REVOKED)).tokens) == MAX_SHOWN + 1
+
+
+async def test_the_end_of_the_first_token_stands_for_those_of_all_that_were_made_of_it(front: Front) -> None:
+    token = front.made()
+    parts = [narrow(token, Holder(f"{number}")) for number in range(3)]
+    for part in parts:
+        await front.call(REVOKE_TOKEN, token=token, body=RevokeTokenRequest(token=to_text(part)))
+    ended = await front.call(REVOKE_TOKEN, body=RevokeTokenRequest(token_id=token.id))
+    assert (await front.call(LIST_REVOKED)).tokens == (ended,)
+    for each in (token, *parts):
+        with pytest.raises(Unauthorized, match="revoked"):
+            await front.granted(each)
+
+
+def test_a_note_is_short() -> None:
+    codec = BodyCodec(RevokeTokenRequest)
+    assert codec.decode(msgspec.json.encode({"note": "n" * MAX_NOTE})).note == "n" * MAX_NOTE
+    with pytest.raises(HawkerError, match="note"):
+        codec.decode(msgspec.json.encode({"note": "n" * (MAX_NOTE + 1)}))
+
+
+async def test_a_broker_of_its_own_shows_its_node_what_it_was_shown_and_remembers_the_last() -> None:
+    asked: list[RevokeTokenRequest] = []
+    clock = ManualClock()
+
+    class Node:
+        def caller(self, node_id: NodeId, *, behalf: str) -> Any:
+            return self
+
+        async def call(self, route: object, *, body: RevokeTokenRequest) -> RevokedToken:
+            asked.append(body)
+            return RevokedToken(token_id="", revoked_at=instant(clock.now()), revoked_by="ann")
+
+    remote = RemoteRevocations(Node(), NodeId("0000000a"))
+    await remote.add("b", by="ann", shown=ShownToken(text=Secret("hwk_b"), first="a"))
+    assert asked == [RevokeTokenRequest(token="hwk_b")]
+    for number in range(MAX_SENT):
+        await remote.add(f"{number}", by="ann")
+    assert len(tuple(remote.list())) == MAX_SENT and not remote(["b"]) and remote(["0"])
 
 
 async def test_by_its_id_only_who_controls_the_node_ends_a_token(front: Front) -> None:

@@ -36,7 +36,7 @@ from hawker.market.handlers import MarketHandlers
 from hawker.market.preferences import preferences
 from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import MACHINES
-from hawker.record.node import NodeRecord
+from hawker.record.node import NodeRecord, Revocation
 from hawker.record.volume import VOLUMES
 from hawker.sim.node.sim_worker import SimWorker, config_of
 from hawker.sim.node.world import ROOM, MemoryWorld
@@ -244,6 +244,19 @@ class Wire(InProcessCaller):
         return answer
 
 
+class NothingTold:
+    """Keeps `ToldRevocations` where no node said anything."""
+
+    def is_revoked(self, ids: Sequence[str]) -> bool:
+        return False
+
+    def revocation(self, token_id: str) -> Revocation | None:
+        return None
+
+    def revocations(self) -> Sequence[Revocation]:
+        return ()
+
+
 class Broker:
     """A broker of the town, and a client that calls it as HTTP does. It stands beside a node, in one process with it
     unless `apart`."""
@@ -251,7 +264,7 @@ class Broker:
     def __init__(self, town: Town, host: Host, *, apart: bool = False, grant: Grant | None = None) -> None:
         clock: Clock = host.worker.parts.deps.clock
         peers: Peers = town
-        revoked = FleetRevocations(dict, Revocations(host.worker.store, clock))
+        revoked = FleetRevocations(NothingTold(), Revocations(host.worker.store, clock))
         tokens = Tokens(Secret(ROOT), clock, revoked, lambda app: None)
         self.made = Gateway(
             town,

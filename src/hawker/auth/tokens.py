@@ -6,22 +6,37 @@ Verified with nothing but the root token and the list of what was revoked. The f
 
 import hmac
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from msgspec.structs import replace
 
+from hawker.api.contract.token import MAX_NOTE
 from hawker.api.grant import ROOT, Everything, Grant
 from hawker.auth import caveat
 from hawker.auth.macaroon import PREFIX, Macaroon, chain, from_text, key_name, key_of, mint
 from hawker.clock import Clock
-from hawker.errors import CannotStart, Forbidden, Unauthorized
+from hawker.errors import CannotStart, Forbidden, QuotaExceeded, Unauthorized
 from hawker.log import Secret
 from hawker.permission import Attempt, words_of
 from hawker.record.node import REVOKED, Revocation
-from hawker.store.contract import Store
+from hawker.store.contract import Store, Tx
 from hawker.value_object import ValueObject
+
+MAX_SHOWN = 100
+"""The most revocations that a node keeps of tokens that were narrowed from one: anybody who holds it makes any number
+of them, and revokes each by showing it."""
+
+
+class ShownToken(ValueObject, frozen=True, kw_only=True):
+    """A token that is to be revoked because its holder shows it."""
+
+    text: Secret
+    """The token itself."""
+    first: str
+    """The id of the token that it was narrowed from first, which no holder can change; its own id where it was not."""
 
 
 class Ended(Protocol):
@@ -29,8 +44,9 @@ class Ended(Protocol):
 
     def __call__(self, ids: Sequence[str]) -> bool: ...
 
-    async def add(self, token_id: str, *, by: str, note: str = "") -> Revocation:
-        """Revokes a token, durable when this returns; the first revocation stands."""
+    async def add(self, token_id: str, *, by: str, note: str = "", shown: ShownToken | None = None) -> Revocation:
+        """Revokes a token, durable when this returns; the first revocation stands. Raises `QuotaExceeded` for one that
+        is `shown` when too many that were narrowed from the same one were."""
 
     def list(self) -> Iterable[Revocation]: ...
 
@@ -41,17 +57,38 @@ class Revocations:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self._shown: Counter[str] | None = None
 
     def __call__(self, ids: Sequence[str]) -> bool:
         return any(self._store.get(REVOKED, token_id) is not None for token_id in ids)
 
-    async def add(self, token_id: str, *, by: str, note: str = "") -> Revocation:
-        """Revokes a token, durable when this returns; the first revocation stands."""
-        made = Revocation(token_id=token_id, at=self._clock.now(), by=by, note=note)
+    async def add(self, token_id: str, *, by: str, note: str = "", shown: ShownToken | None = None) -> Revocation:
+        """The revocation of a token that was narrowed from none stands for those of all that were narrowed from it."""
         there = self._store.get(REVOKED, token_id)
-        if there is None:
-            await self._store.write(lambda tx: tx.put(REVOKED, token_id, made))
-        return there or made
+        if there is not None:
+            return there
+        first = "" if shown is None else shown.first
+        counted = self._counted()
+        if first not in ("", token_id) and counted[first] >= MAX_SHOWN:
+            raise QuotaExceeded(f"{MAX_SHOWN} tokens that were narrowed from {first} were revoked: revoke that one")
+        by, note = by[:MAX_NOTE], note[:MAX_NOTE]
+        made = Revocation(token_id=token_id, at=self._clock.now(), by=by, note=note, first=first)
+        covered = [each.token_id for each in self.list() if each.first == token_id] if counted.pop(token_id, 0) else []
+        counted[first] += first not in ("", token_id)
+
+        def write(tx: Tx) -> None:
+            tx.put(REVOKED, token_id, made)
+            for each in covered:
+                tx.delete(REVOKED, each)
+
+        await self._store.write(write)
+        return made
+
+    def _counted(self) -> Counter[str]:
+        """The revocations of shown tokens, by the id of the token that each was narrowed from first."""
+        if self._shown is None:
+            self._shown = Counter(each.first for each in self.list() if each.first not in ("", each.token_id))
+        return self._shown
 
     def list(self) -> Iterator[Revocation]:
         return (revocation for _, revocation in self._store.scan(REVOKED))
@@ -132,6 +169,12 @@ class Tokens:
         if not good:
             raise Unauthorized(f"no valid token: {reason}")
         return Offered(macaroons=tuple(good), first_id=first_ids[0])
+
+    def first_of(self, token: Macaroon) -> str:
+        """The id of the token that a good one was narrowed from first: everybody who holds a part of it has this id in
+        common, and nobody can make another one without the root token."""
+        ids = chain(self._key, token)
+        return token.id if ids is None else ids[0]
 
     def mint(self, nonce: bytes) -> Macaroon:
         """A token that may do everything: narrow it before it leaves the process."""

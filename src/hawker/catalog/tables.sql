@@ -35,6 +35,7 @@ CREATE TABLE revoked_tokens (
     note TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (node, token_id)
 ) WITHOUT ROWID;
+CREATE INDEX revoked_tokens_by_id ON revoked_tokens (token_id);
 
 -- What an organization or an app may have (`limits`, JSON). Of several nodes' rows the one set last counts.
 CREATE TABLE quotas (

@@ -16,7 +16,6 @@ from hawker.node import Capacity, Resources
 from hawker.record.node import Revocation
 
 CATCH_UP_EVERY_S = 0.01
-REVOKED_FOR_S = 0.25
 NODES_FOR_S = 0.25
 UNHEARD_FOR_S = 10.0
 """The seconds after gossip has heard of anybody for which its silence about a node is ignorance; later its silence
@@ -58,7 +57,9 @@ _MACHINES_AT = """SELECT id, name, state, version, image, private_ip, cordoned, 
     FROM machines WHERE node = ? AND app = ? AND id > ? ORDER BY id LIMIT ?"""
 _VOLUMES_AT = """SELECT id, name, state, size_gb, machine
     FROM volumes WHERE node = ? AND app = ? AND id > ? ORDER BY id LIMIT ?"""
-_REVOKED = "SELECT token_id, at, by, note FROM revoked_tokens ORDER BY at"
+_REVOKED = "SELECT token_id, at, substr(by, 1, 200), substr(note, 1, 200) FROM revoked_tokens"
+_REVOCATION = f"{_REVOKED} WHERE token_id = ? ORDER BY at LIMIT 1"
+_IS_REVOKED = "SELECT 1 FROM revoked_tokens WHERE token_id IN (SELECT value FROM json_each(?)) LIMIT 1"
 _PLACES = "SELECT scope, epoch, applied FROM __c_origin WHERE origin = ?"
 _LIVES = frozenset({"alive", "suspect"})
 
@@ -80,8 +81,6 @@ class CatalogDirectory:
         self._gossips = False
         self._learns, self._learns_until = True, float("inf")  # gossip may tell of nodes that it was silent about
         self._nodes_until = 0.0
-        self._revoked: Mapping[str, Revocation] = {}
-        self._revoked_until = 0.0
 
     @property
     def region(self) -> str:
@@ -146,16 +145,17 @@ class CatalogDirectory:
         rows = self._looks.rows("SELECT api FROM nodes WHERE node = ?", node_id)
         return next((str(api) for (api,) in rows), None)
 
-    def revoked(self) -> Mapping[str, Revocation]:
-        """The revoked tokens that any node says, by the token's id; the earliest counts. As it was a moment ago."""
-        now = self._clock.monotonic()
-        if now >= self._revoked_until:
-            found: dict[str, Revocation] = {}
-            for token_id, at, by, note in self._looks.rows(_REVOKED):
-                made = Revocation(token_id=str(token_id), at=_float(at), by=str(by), note=str(note))
-                found.setdefault(made.token_id, made)
-            self._revoked, self._revoked_until = found, now + REVOKED_FOR_S
-        return self._revoked
+    def is_revoked(self, ids: Sequence[str]) -> bool:
+        """Whether any node says of one of these tokens that it was revoked: by key, however many were."""
+        return bool(self._looks.rows(_IS_REVOKED, msgspec.json.encode(ids).decode()))
+
+    def revocation(self, token_id: str) -> Revocation | None:
+        """The earliest that any node says of a token."""
+        return next(map(_revocation, self._looks.rows(_REVOCATION, token_id)), None)
+
+    def revocations(self) -> Sequence[Revocation]:
+        """All that any node says, the earliest first."""
+        return tuple(map(_revocation, self._looks.rows(f"{_REVOKED} ORDER BY at")))
 
     async def caught_up(self, token: str, *, timeout_s: float) -> bool:
         """No wait for what never comes here: the stream of another region."""
@@ -268,6 +268,11 @@ def _known_volume(row: tuple[Value, ...]) -> KnownVolume:
     return KnownVolume(
         id=str(id_), name=str(name), state=str(state), size_gb=int(_float(size_gb)), machine=str(machine)
     )
+
+
+def _revocation(row: tuple[Value, ...]) -> Revocation:
+    token_id, at, by, note = row
+    return Revocation(token_id=str(token_id), at=_float(at), by=str(by), note=str(note))
 
 
 def _json(text: Value, kind: type[Any]) -> Any:

@@ -1,6 +1,8 @@
 """The broker's answers about tokens, and which tokens no longer count: by the token's nonce, in the node's store."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import instant
@@ -34,53 +36,76 @@ from hawker.api.route import Call, NoParams, NoQuery
 from hawker.app import DEFAULT_ORG
 from hawker.auth.caveat import Apps, Caveat, Expires, Holder, Machines, Orgs, holder_of
 from hawker.auth.macaroon import NONCE_BYTES, Macaroon, is_token_id, narrow, to_text
-from hawker.auth.tokens import Ended, Narrowed, Offered, Tokens
+from hawker.auth.tokens import Ended, Narrowed, Offered, ShownToken, Tokens
 from hawker.clock import Clock
 from hawker.config.duration import parse_duration
-from hawker.errors import BadRequest, NotFound, Unprocessable
+from hawker.errors import BadRequest, NotFound, RateLimited, Unprocessable
+from hawker.gateway.rate_limits import TEXT
 from hawker.ids import NodeId
+from hawker.log import Secret
 from hawker.permission import Action, Attempt, actions_of
 from hawker.record.node import Revocation
+from hawker.token_bucket import Allowance, TokenBuckets
+
+
+class ToldRevocations(Protocol):
+    """What the catalog has of all nodes. `gateway.catalog_directory.CatalogDirectory` keeps it."""
+
+    def is_revoked(self, ids: Sequence[str]) -> bool: ...
+
+    def revocation(self, token_id: str) -> Revocation | None: ...
+
+    def revocations(self) -> Iterable[Revocation]:
+        """All of them; of several of one token the first counts."""
 
 
 class FleetRevocations:
     """Keeps `Ended` for a fleet. `told` is what the catalog has of all nodes; `mine` is kept where this broker's node
     keeps it, and counts here at once."""
 
-    def __init__(self, told: Callable[[], Mapping[str, Revocation]], mine: Ended) -> None:
+    def __init__(self, told: ToldRevocations, mine: Ended) -> None:
         self._told = told
         self._mine = mine
 
     def __call__(self, ids: Sequence[str]) -> bool:
-        told = self._told()
-        return any(token_id in told for token_id in ids) or self._mine(ids)
+        return self._told.is_revoked(ids) or self._mine(ids)
 
-    async def add(self, token_id: str, *, by: str, note: str = "") -> Revocation:
-        there = self._told().get(token_id)
-        return there or await self._mine.add(token_id, by=by, note=note)
+    async def add(self, token_id: str, *, by: str, note: str = "", shown: ShownToken | None = None) -> Revocation:
+        there = self._told.revocation(token_id)
+        return there or await self._mine.add(token_id, by=by, note=note, shown=shown)
 
     def list(self) -> Iterable[Revocation]:
-        found = {each.token_id: each for each in self._mine.list()} | dict(self._told())
+        found: dict[str, Revocation] = {}
+        for each in (*self._told.revocations(), *self._mine.list()):
+            found.setdefault(each.token_id, each)
         return sorted(found.values(), key=lambda each: (each.at, each.token_id))
+
+
+MAX_SENT = 10_000
 
 
 class RemoteRevocations:
     """Keeps `Ended` for a broker that is a process of its own: its `node` writes them down. What this broker has sent
-    there is known here until the catalog has it."""
+    there is known here beside the catalog, which may not have it yet: the last `MAX_SENT`."""
 
     def __init__(self, peers: Peers, node: NodeId) -> None:
         self._peers = peers
         self._node = node
-        self._sent: dict[str, Revocation] = {}
+        self._sent: OrderedDict[str, Revocation] = OrderedDict()
 
     def __call__(self, ids: Sequence[str]) -> bool:
         return any(token_id in self._sent for token_id in ids)
 
-    async def add(self, token_id: str, *, by: str, note: str = "") -> Revocation:
-        caller = self._peers.caller(self._node, behalf=by)
-        made = await caller.call(REVOKE_TOKEN, body=RevokeTokenRequest(token_id=token_id, note=note))
+    async def add(self, token_id: str, *, by: str, note: str = "", shown: ShownToken | None = None) -> Revocation:
+        """What was shown here is shown there: the node counts it."""
+        body = RevokeTokenRequest(token_id=token_id, note=note)
+        if shown is not None:
+            body = RevokeTokenRequest(token=shown.text.reveal(), note=note)
+        made = await self._peers.caller(self._node, behalf=by).call(REVOKE_TOKEN, body=body)
         sent = Revocation(token_id=token_id, at=made.revoked_at.timestamp(), by=made.revoked_by, note=made.note)
         self._sent[token_id] = sent
+        if len(self._sent) > MAX_SENT:
+            self._sent.popitem(last=False)
         return sent
 
     def list(self) -> Iterable[Revocation]:
@@ -98,6 +123,10 @@ _UNKNOWN_HERE = (
 )
 
 
+REVOCATIONS = Allowance(1.0, 10)
+"""The revocations of tokens that were narrowed from one, and are shown: each is a write at every node."""
+
+
 class TokenHandlers:
     """`has_app` says whether there is such an app."""
 
@@ -106,6 +135,7 @@ class TokenHandlers:
         self._revocations = revocations
         self._clock = clock
         self._has_app = has_app
+        self._shown = TokenBuckets(REVOCATIONS)
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(CURRENT_TOKENS, self.current)
@@ -145,30 +175,39 @@ class TokenHandlers:
         return DeployToken(token=to_text(narrow(held, *caveats)))
 
     async def revoke(self, call: Call[NoParams, NoQuery, RevokeTokenRequest]) -> RevokedToken:
-        token_id = self._revocable(call)
-        return _shown(await self._revocations.add(token_id, by=call.caller, note=call.body.note))
+        token_id, shown = self._revocable(call)
+        if shown is not None:
+            self._spend(shown)
+        return _shown(await self._revocations.add(token_id, by=call.caller, note=call.body.note, shown=shown))
+
+    def _spend(self, shown: ShownToken) -> None:
+        """Counted for all who hold a part of the first token: its holder makes as many others of it as he likes."""
+        key, now = shown.first.encode(), self._clock.monotonic()
+        if not self._shown.take(key, now):
+            raise RateLimited(TEXT, wait_s=self._shown.wait_s(key, now))
 
     async def revoked(self, call: Call[NoParams, NoQuery, None]) -> RevokedTokens:
         return RevokedTokens(tokens=tuple(map(_shown, self._revocations.list())))
 
-    def _revocable(self, call: Call[NoParams, NoQuery, RevokeTokenRequest]) -> str:
+    def _revocable(self, call: Call[NoParams, NoQuery, RevokeTokenRequest]) -> tuple[str, ShownToken | None]:
         body = call.body
         if (body.token is None) == (body.token_id is None):
             raise Unprocessable("name the token or its token_id")
         if body.token is not None:
-            return self._id_of(body.token)
+            token = self._shown_token(body.token)
+            return token.id, ShownToken(text=Secret(body.token), first=self._tokens.first_of(token))
         assert body.token_id is not None
         call.grant.check(Attempt(Action.CONTROL))
         if not is_token_id(body.token_id):
             raise Unprocessable(f"token_id: {body.token_id!r} is no id of a token, see `hawker tokens inspect`")
-        return body.token_id
+        return body.token_id, None
 
-    def _id_of(self, text: str) -> str:
+    def _shown_token(self, text: str) -> Macaroon:
         """Of a token that is good here: whoever shows it, holds it."""
         offered = self._tokens.read(f"Bearer {text}")
         if offered.root:
             raise Unprocessable("the root token cannot be revoked: remove its file and restart the node for a new one")
-        return offered.macaroons[0].id
+        return offered.macaroons[0]
 
 
 def _held(call: Call[NoParams, NoQuery, None]) -> tuple[Macaroon, ...]:

@@ -109,6 +109,7 @@ class Revocation(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     by: str
     note: str = ""  # reason of the revocation, for people; may be empty
+    first: str = ""  # id of the token that this one was narrowed from first; empty where only its id was shown
 
 
 REVOKED = Bucket("revoked_tokens", Revocation)

@@ -73,7 +73,7 @@ def broker_server(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Se
     peers = HttpPeers(directory.address_of, PeerTokens(file.keys).own, me=node, tls=tls)
     own = peers.own(root)
     stack.push_async_callback(peers.close)
-    ended = FleetRevocations(directory.revoked, RemoteRevocations(own, node))
+    ended = FleetRevocations(directory, RemoteRevocations(own, node))
     tokens = Tokens(root, clock, ended, directory.org_of)
     limited, spares_root = settings.rate_limits is not False, settings.rate_limits is None
     limiter = RateLimits(clock, metrics.api.limited, spares_root=spares_root) if limited else None

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 
 from hawker.api.audit import Auditor
+from hawker.api.contract.token import MAX_NOTE
 from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
 from hawker.api.route import AnyRoute
@@ -44,7 +45,7 @@ def front_of_fleet(
     reached = None if mirror is None else mirror.reached
     looks = _looks(stack, place, fleet)
     directory = CatalogDirectory(looks, clock, me, parts.node.region, reached)
-    revocations = FleetRevocations(directory.revoked, Revocations(parts.deps.store, clock))
+    revocations = FleetRevocations(directory, Revocations(parts.deps.store, clock))
     tokens = Tokens(load_or_create_token(place.token, clock), clock, revocations, directory.org_of)
     about_tokens = TokenHandlers(tokens, revocations, clock, lambda app: directory.org_of(app) is not None)
     own = fleet.handlers
@@ -109,6 +110,9 @@ def revocations_of(node: NodeId, store: Reader) -> Source:
 
     def rows(token_id: str) -> Iterable[Row]:
         found = store.get(REVOKED, token_id)
-        return () if found is None else (revoked_row(node, token_id, at=found.at, by=found.by, note=found.note),)
+        if found is None:
+            return ()
+        by, note = found.by[:MAX_NOTE], found.note[:MAX_NOTE]  # an older build took them at any length
+        return (revoked_row(node, token_id, at=found.at, by=by, note=note),)
 
     return Source(name=REVOKED.name, every=lambda: [key for key, _ in store.scan(REVOKED)], rows=rows)

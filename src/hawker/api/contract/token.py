@@ -1,12 +1,15 @@
 """Bodies about tokens. Bytes are base64, as clients send and read them, though the official document says numbers."""
 
 from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta
 
 from hawker.api.bounds import GoDuration
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import Answer, Request
 from hawker.api.route import NoParams, Tag, Unary
-from hawker.errors import Forbidden, NotFound, Unauthorized
+from hawker.errors import Forbidden, NotFound, QuotaExceeded, RateLimited, Unauthorized
 from hawker.permission import Action
 
 
@@ -113,12 +116,16 @@ class DeployToken(Answer, frozen=True, kw_only=True):
     """The new token, which is secret; only this answer shows it."""
 
 
+MAX_NOTE = 200
+"""The most characters of a note, and of the name of who revoked a token: both are at every node for ever."""
+
+
 class RevokeTokenRequest(Request, frozen=True, kw_only=True):
     """`token` itself or its `token_id`."""
 
     token: str | None = None
     token_id: str | None = None
-    note: str = ""
+    note: Annotated[str, Meta(max_length=MAX_NOTE)] = ""
     """The reason of the revocation, for people; may be empty."""
 
 
@@ -127,7 +134,7 @@ class RevokedToken(Answer, frozen=True, kw_only=True):
     """The id of the token: it is refused from now on, and so is each token that was made from it."""
     revoked_at: datetime
     revoked_by: str
-    """The name of the token that made the call."""
+    """The name of the token that made the call, at most 200 characters of it."""
     note: str = ""
     """The reason of the revocation, for people; may be empty."""
 
@@ -202,6 +209,7 @@ REVOKE_TOKEN = Unary(
     response=RevokedToken,
     tag=Tag.TOKENS,
     summary="Revoke a token and all tokens narrowed from it",
+    errors=(QuotaExceeded, RateLimited),
     guarded=False,  # whoever holds a token may end it; by its id alone, only who controls the node
 )
 

@@ -23,7 +23,7 @@ from hawker.deploys.term_fence import GUARDED
 from hawker.fsm.contract import Flow, Step
 from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.peers import BesidePeers
-from hawker.gateway.tokens import FleetRevocations, TokenHandlers
+from hawker.gateway.tokens import TokenHandlers
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.log import Secret
 from hawker.market.handlers import MarketHandlers
@@ -135,7 +135,7 @@ class DeployHost(MoveHost):
             handlers.wrap(route, partial(self._answers, route))
         directory = DeployDirectory(self.fleet, self.id)
         peers = BesidePeers(self.id, handlers, clock, SimPeers(self.fleet.call_network, self.id))
-        revoked = FleetRevocations(dict, Revocations(deps.store, clock))
+        revoked = Revocations(deps.store, clock)
         tokens = Tokens(Secret("hwk_root"), clock, revoked, lambda app: None)
         about_tokens = TokenHandlers(tokens, revoked, clock, lambda app: True)
         about_tokens.bind(handlers)

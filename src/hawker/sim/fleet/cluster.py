@@ -272,7 +272,7 @@ def endpoints_of(
     parts, clock = worker.parts, clock_of(worker)
     me, store = parts.node.id, parts.deps.store
     directory = CatalogDirectory(looks, clock, me, parts.node.region)
-    revocations = FleetRevocations(directory.revoked, Revocations(store, clock))
+    revocations = FleetRevocations(directory, Revocations(store, clock))
     tokens = TokenHandlers(
         Tokens(_ROOT, clock, revocations, directory.org_of),
         revocations,
