@@ -110,6 +110,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"files": [{"guest_path": f"/{n}"} for n in range(257)]}, "config.files has more than 256"),
     ({"metadata": {"": "x"}}, "config.metadata has an empty key"),
     ({"metadata": {"a": "x" * 65_536}}, "config.metadata is larger"),
+    ({"metadata": {"a": "\x01" * 65_000}}, "config.metadata is larger than 131072 bytes as JSON"),
+    ({"checks": {"n" * 256: {"type": "tcp", "port": 1}}}, "config.checks: a name may have 255 characters"),
     ({"checks": {"servicecheck-00-tcp-1": {"type": "tcp", "port": 1}}}, "config.checks.servicecheck-00-tcp-1: names"),
     ({"checks": {str(n): {"type": "tcp", "port": 1} for n in range(17)}}, "config.checks has more than 16"),
     ({"restart": {"policy": "spot-price"}}, "config.restart.policy: spot-price is not served"),

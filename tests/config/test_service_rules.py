@@ -10,7 +10,16 @@ import pytest
 from hypothesis import strategies as st
 
 from hawker.config import MachineConfig
-from hawker.config.service_rules import MAX_PORTS, MAX_SERVICES, may_set, metrics, services, standbys, statics
+from hawker.config.service_rules import (
+    MAX_PORTS,
+    MAX_SERVICES,
+    MAX_SERVICES_BYTES,
+    may_set,
+    metrics,
+    services,
+    standbys,
+    statics,
+)
 from hawker.edge import head
 
 ID = "148e2d4a67389e"
@@ -24,6 +33,11 @@ def _complaints(given: dict[str, Any]) -> list[str]:
 
 def _service(**more: Any) -> dict[str, Any]:
     return {"services": [{"internal_port": 8080, **more}]}
+
+
+def _long_headers(size_bytes: int) -> dict[str, Any]:
+    headers = {"response": {"headers": {"a": "x" * size_bytes}}}
+    return {"internal_port": 1, "ports": [{"port": 1, "handlers": ["http"], "http_options": headers}]}
 
 
 def _port(**fields: Any) -> dict[str, Any]:
@@ -70,6 +84,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"services": [{}]}, "services[0].internal_port must be between 1 and 65535, not None"),
     ({"services": [FLY_LAUNCH, {"internal_port": 65536}]}, "services[1].internal_port"),
     ({"services": [{"internal_port": 1}] * (MAX_SERVICES + 1)}, "services has more than 64"),
+    ({"services": [_long_headers(MAX_SERVICES_BYTES)]}, f"services is larger than {MAX_SERVICES_BYTES} bytes"),
     (
         {"services": [{"internal_port": 1, "checks": [{"type": "tcp"}] * 17}]},
         "checks: the machine and its services",

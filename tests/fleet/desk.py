@@ -10,7 +10,7 @@ import msgspec
 
 from hawker.catalog.change import Token, Value
 from hawker.catalog.contract import OnTouched, ResultTable, RowChange, Statement, Touched
-from hawker.errors import Unavailable
+from hawker.errors import BadRequest, Unavailable
 from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.gossip.keyring import GossipKeyring
 from hawker.ids import NodeId
@@ -19,17 +19,22 @@ ME, OTHER = NodeId("0000000a"), NodeId("0000000b")
 
 
 class Desk:
-    """Keeps `Catalog`. `away` makes it refuse; `told` are the sizes of its transactions."""
+    """Keeps `Catalog`. `away` makes it refuse, and `refuses` what writes this value; `told` are the
+    sizes of its transactions."""
 
     def __init__(self) -> None:
         self._connection = apsw.Connection(":memory:")
         self._connection.execute((files("hawker.catalog") / "tables.sql").read_text())
         self.away = False
+        self.refuses: str | None = None
         self.told: list[list[str]] = []
         self.listeners: list[OnTouched] = []
 
     async def transact(self, statements: Sequence[Statement]) -> Token | None:
         self._open()
+        written = [value for each in statements if each.query.startswith("INSERT") for value in each.params]
+        if self.refuses is not None and self.refuses in written:
+            raise BadRequest("a row may have 1048576 bytes")
         with self._connection:
             for statement in statements:
                 self._connection.execute(statement.query, statement.params)

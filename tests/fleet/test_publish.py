@@ -1,9 +1,11 @@
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
+from hawker.catalog.contract import Statement
+from hawker.errors import BadRequest, Fault
 from hawker.fleet.publish import LOOK_EVERY_S, ROWS_AT_ONCE, Publisher, Source, follow, worker_sources
 from hawker.fleet.rows import KEYS, NodeFacts, Row, image_row
 from hawker.record.machine import MACHINES
@@ -197,6 +199,84 @@ async def test_a_catalog_that_is_away_is_told_later_and_holds_up_nobody() -> Non
         desk.away = False
         assert await publisher.settled(timeout_s=5) is not None
         assert images(desk) == ["a2"]
+
+
+async def test_a_row_that_the_catalog_refuses_holds_up_no_other() -> None:
+    desk, shelf = Desk(), Shelf(a="a1", b="b1", c="c1", d="d1")
+    desk.refuses = "bad"
+    async with publishing(desk, shelf.source()) as publisher:
+        await publisher.settled(timeout_s=5)
+        shelf.digests.update(a="a2", b="bad b2", c="c2")
+        del shelf.digests["d"]
+        for key in "abcd":
+            publisher.note("shelf", key)
+        assert await publisher.settled(timeout_s=5) is not None
+        assert images(desk) == ["a2", "b2", "c2"], "what is beside it is told, of the same record too"
+        (trouble,) = publisher.troubles
+        assert trouble.startswith("1 of this node's records are not in the catalog, shelf/b: ")
+        shelf.digests["b"] = "b3"
+        publisher.note("shelf", "b")
+        await publisher.settled(timeout_s=5)
+        assert images(desk) == ["a2", "b3", "c2"] and not publisher.troubles
+
+
+async def test_a_refused_row_at_the_beginning_leaves_no_strays_and_is_removed_where_it_was() -> None:
+    desk, shelf = Desk(), Shelf(a="a1", b="bad", c="c1")
+    desk.run("INSERT INTO images VALUES ('0000000a', 'stray'), ('0000000a', 'c0')")
+    desk.refuses = "bad"
+    async with publishing(desk, shelf.source()) as publisher:
+        assert await publisher.settled(timeout_s=5) is not None
+        assert images(desk) == ["a1", "c1"] and len(publisher.troubles) == 1
+        del shelf.digests["b"]
+        publisher.note("shelf", "b")
+        await publisher.settled(timeout_s=5)
+        assert not publisher.troubles
+
+
+async def test_a_source_that_cannot_say_keeps_what_the_catalog_has_and_holds_up_no_other() -> None:
+    desk, shelf = Desk(), Shelf(a="a1", c="c1")
+    desk.run("INSERT INTO images VALUES ('0000000a', 'b'), ('0000000a', 'stray')")
+    sealed = True
+
+    def rows(key: str) -> Iterable[Row]:
+        if key == "b" and sealed:
+            raise Fault("the value cannot be opened")
+        return shelf._rows(key) if key != "b" else (image_row(ME, "b"),)
+
+    source = Source(name="shelf", every=lambda: ["a", "b", "c"], rows=rows)
+    async with publishing(desk, source) as publisher:
+        assert await publisher.settled(timeout_s=5) is not None
+        assert images(desk) == ["a1", "b", "c1"]
+        assert publisher.troubles == [
+            "1 of this node's records are not in the catalog, shelf/b: the value cannot be opened"
+        ]
+        sealed = False
+        publisher.note("shelf", "b")
+        await publisher.settled(timeout_s=5)
+        assert images(desk) == ["a1", "b", "c1"] and not publisher.troubles
+
+
+async def test_a_catalog_that_refuses_everything_is_what_is_wrong() -> None:
+    desk, shelf = Desk(), Shelf(**{f"k{number}": f"bad{number}" for number in range(100)})
+    asked = 0
+
+    async def refuse(statements: Sequence[Statement]) -> None:
+        nonlocal asked
+        asked += len(statements) == 1
+        raise BadRequest("no such table: images")
+
+    desk.transact = refuse  # type: ignore[method-assign]
+    async with publishing(desk, shelf.source()) as publisher:
+        assert await publisher.settled(timeout_s=0.5) is None
+        assert "no such table" in publisher.troubles[0] and "does not take" in publisher.troubles[0]
+        assert asked < 10
+
+
+async def test_large_rows_are_told_in_parts() -> None:
+    desk, shelf = Desk(), Shelf(**{f"k{number}": f"d{number}" + "x" * 1_000_000 for number in range(9)})
+    async with publishing(desk, shelf.source()) as publisher:
+        await publisher.settled(timeout_s=5)
+        assert [len(transaction) for transaction in desk.told] == [4, 4, 1]
 
 
 async def test_a_source_that_nobody_has_is_none_of_its_business() -> None:

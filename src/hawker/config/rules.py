@@ -310,6 +310,9 @@ _ONE = "its machines hold one container"
 MAX_CPUS = 1024
 MIN_MEMORY_MIB, MAX_MEMORY_MIB = 32, 16 * 1024 * 1024
 MAX_METADATA_BYTES = 64 * 1024
+MAX_METADATA_JSON_BYTES = 128 * 1024
+"""All nodes of a region know a machine's metadata as JSON, where a control character has six bytes."""
+MAX_CHECK_NAME = 255
 MAX_PROCESSES = 16
 
 
@@ -404,6 +407,8 @@ def _metadata(config: MachineConfig) -> Iterator[str]:
         yield "metadata has an empty key"
     if bytes_of(config.metadata) > MAX_METADATA_BYTES:
         yield f"metadata is larger than {MAX_METADATA_BYTES} bytes"
+    elif len(msgspec.json.encode(config.metadata)) > MAX_METADATA_JSON_BYTES:
+        yield f"metadata is larger than {MAX_METADATA_JSON_BYTES} bytes as JSON"
 
 
 def _checks(config: MachineConfig) -> Iterator[str]:
@@ -412,6 +417,9 @@ def _checks(config: MachineConfig) -> Iterator[str]:
     for name, check in (config.checks or {}).items():
         if name.startswith(SERVICE_CHECK):
             yield f"checks.{name}: names that begin with {SERVICE_CHECK} are those of services' checks"
+        if len(name) > MAX_CHECK_NAME:
+            yield f"checks: a name may have {MAX_CHECK_NAME} characters, not {len(name)}"
+            continue
         yield from (f"checks.{name}.{complaint}" for complaint in check_complaints(check))
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from hawker.config.duration import duration_complaints
 from hawker.config.effective import LONGEST_CHECK_S
 from hawker.config.machine import (
@@ -69,6 +71,8 @@ def header_safe(text: str) -> bool:
 # What a health check must satisfy, whether it is the machine's own or one of a service. Pure; yields complaints.
 
 MAX_SERVICES, MAX_PORTS, MAX_STATICS, MAX_STANDBYS = 64, 64, 32, 16
+MAX_SERVICES_BYTES = 128 * 1024
+"""The most bytes of all services of a machine as JSON: all nodes of its region know them, and edges of others."""
 MAX_LIMIT = 1_000_000
 HANDLERS = ("http", "tls", "tcp", "proxy_proto", "pg_tls", "edge_http")
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
@@ -91,8 +95,10 @@ def services(config: MachineConfig) -> Iterator[str]:
         return
     if len(config.checks or {}) + sum(len(service.checks or ()) for service in given) > MAX_CHECKS:
         yield f"checks: the machine and its services have more than {MAX_CHECKS} together"
-    for index, service in enumerate(given):
-        yield from (f"services[{index}].{complaint}" for complaint in _service(service))
+    found = [f"services[{index}].{complaint}" for index, service in enumerate(given) for complaint in _service(service)]
+    yield from found
+    if not found and len(msgspec.json.encode(given)) > MAX_SERVICES_BYTES:  # nested too deep to encode is among them
+        yield f"services is larger than {MAX_SERVICES_BYTES} bytes"
     yield from _taken_twice(given)
 
 

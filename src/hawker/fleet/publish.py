@@ -2,20 +2,23 @@
 in batches: machines at once, what changes all the time (room, health) a few times a second at most. A worker's rows
 come from a source for each bucket of its store that the fleet hears of, and for what is in no store: room, images.
 
-The store is the truth: whatever goes wrong here is told again later, and nothing waits for it.
+The store is the truth: whatever goes wrong here is told again later, and nothing waits for it, also not the rows beside
+one that cannot be made or that the catalog does not take.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec.structs import replace
 
 from hawker.api.call_metadata import UNTOLD
+from hawker.catalog.capture import size_of
 from hawker.catalog.change import Token
 from hawker.catalog.contract import Catalog, Statement
 from hawker.clock import Clock
-from hawker.errors import HawkerError
+from hawker.errors import BadRequest, HawkerError, TooLarge, Unprocessable
 from hawker.fleet.rows import (
     KEYS,
     NodeFacts,
@@ -56,7 +59,8 @@ LOOK_EVERY_S = 10.0
 AGAIN_S = 1.0
 WRITTEN_S = 0.5
 COMPARE_EVERY_S = 15.0
-ROWS_AT_ONCE = 500
+ROWS_AT_ONCE, BYTES_AT_ONCE = 500, 4 * 1024 * 1024
+_REFUSALS = (BadRequest, TooLarge, Unprocessable)
 
 _log = bind("hawker.publish")
 
@@ -93,10 +97,11 @@ class PublishedRows:
         new = tuple(row for at, row in wanted.items() if self._told.get(at) != row.digest)
         return RowChanges(source=source, key=key, new=new, gone=tuple(sorted(gone, key=repr)), rows=frozenset(wanted))
 
-    def strays(self) -> tuple[RowKey, ...]:
-        """The rows that the catalog has and no source does, once every source was asked."""
+    def strays(self, unsaid: Collection[str] = ()) -> tuple[RowKey, ...]:
+        """The rows that the catalog has and no source does, once every source was asked. `unsaid` are keys of which a
+        source could not say what there is: what has one of them in its own key is left as it is."""
         owned = {at for rows in self._of.values() for at in rows}
-        return tuple(at for at in self._told if at not in owned)
+        return tuple(at for at in self._told if at not in owned and all(part not in unsaid for part in at.key[1:]))
 
     def told(self, changes: "RowChanges") -> None:
         for row in changes.new:
@@ -128,6 +133,15 @@ class RowChanges(ValueObject, frozen=True, kw_only=True):
     def statements(self) -> list[Statement]:
         return [*map(removal, self.gone), *map(upsert, self.new)]
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(size_of(row.at.key) + size_of(row.values) for row in self.new)
+
+    def without(self, refused: Collection[RowKey]) -> "RowChanges":
+        """The same changes, for a catalog that shall have nothing in the place of what it refused."""
+        new = tuple(row for row in self.new if row.at not in refused)
+        return replace(self, new=new, gone=(*self.gone, *refused), rows=self.rows.difference(refused))
+
 
 class Publisher:
     def __init__(
@@ -154,6 +168,8 @@ class Publisher:
         self._compare_every_s, self._compare_at = compare_every_s, float("inf")
         self._sound = False  # the catalog takes what it is told
         self._refused = ""  # why it does not
+        self._aside: dict[tuple[str, str], str] = {}  # what it is not told for now, and why
+        self._unsaid: set[tuple[str, str]] = set()  # what of that the source cannot say
         self.token: Token | None = None
 
     def note(self, source: str, key: str) -> None:
@@ -170,7 +186,10 @@ class Publisher:
     @property
     def troubles(self) -> Sequence[str]:
         """The troubles of publishing, as sentences for people; empty when all is well."""
-        return [f"the catalog does not take what this node tells it: {self._refused}"] if self._refused else []
+        found = [f"the catalog does not take what this node tells it: {self._refused}"] if self._refused else []
+        for (source, key), why in list(self._aside.items())[:1]:
+            found.append(f"{len(self._aside)} of this node's records are not in the catalog, {source}/{key}: {why}")
+        return found
 
     async def settled(self, *, timeout_s: float) -> Token | None:
         """The place in the catalog's stream once it has all that was noted so far; None when that takes longer than
@@ -212,9 +231,14 @@ class Publisher:
             answer = await self._catalog.query(own_rows(table, self._node))
             found += (row_of(table, values) for values in answer.rows)
         self._ledger.begin(found)
+        seen: set[tuple[str, str]] = set()
         for source in self._sources.values():
-            await self._tell([(source.name, key) for key in source.every()])
-        strays = self._ledger.strays()
+            places = [(source.name, key) for key in source.every()]
+            seen.update(places)
+            await self._tell(places)
+        self._aside = {at: why for at, why in self._aside.items() if at in seen}
+        self._unsaid &= seen
+        strays = self._ledger.strays({key for _, key in self._unsaid})
         for start in range(0, len(strays), ROWS_AT_ONCE):
             some = strays[start : start + ROWS_AT_ONCE]
             await self._transact([removal(at) for at in some])
@@ -257,22 +281,71 @@ class Publisher:
                 self._calm.update({(source.name, key): None for key in source.every()})
 
     async def _tell(self, places: Sequence[tuple[str, str]]) -> None:
-        """In transactions of a bounded length; a key's changes are in one of them."""
+        """In transactions of a bounded length and size; a key's changes are in one of them, unless it is refused."""
         batch: list[RowChanges] = []
-        statements: list[Statement] = []
-        for name, key in places:
-            changes = self._ledger.changes(name, key, self._sources[name].rows(key))
+        rows = size_bytes = 0
+        for at in places:
+            changes = self._changes(at)
+            if changes is None:
+                continue
+            size = changes.size_bytes
+            if batch and size_bytes + size > BYTES_AT_ONCE:
+                await self._commit(batch)
+                batch, rows, size_bytes = [], 0, 0
             batch.append(changes)
-            statements += changes.statements
-            if len(statements) >= ROWS_AT_ONCE:
-                await self._commit(batch, statements)
-                batch, statements = [], []
-        await self._commit(batch, statements)
+            rows, size_bytes = rows + len(changes.new) + len(changes.gone), size_bytes + size
+            if rows >= ROWS_AT_ONCE:
+                await self._commit(batch)
+                batch, rows, size_bytes = [], 0, 0
+        await self._commit(batch)
 
-    async def _commit(self, batch: list[RowChanges], statements: list[Statement]) -> None:
-        await self._transact(statements)
+    def _changes(self, at: tuple[str, str]) -> RowChanges | None:
+        """None for a key of which the source cannot say what there is: the catalog keeps what it has."""
+        name, key = at
+        try:
+            changes = self._ledger.changes(name, key, self._sources[name].rows(key))
+        except HawkerError as error:
+            self._unsaid.add(at)
+            self._set_aside(at, error)
+            return None
+        self._unsaid.discard(at)
+        return changes
+
+    async def _commit(self, batch: Sequence[RowChanges]) -> None:
+        """What the catalog refuses is looked for, by halves, and what is beside it is told."""
+        try:
+            await self._transact([statement for changes in batch for statement in changes.statements])
+        except _REFUSALS:
+            if len(batch) == 1:
+                await self._tell_singly(batch[0])
+                return
+            half = len(batch) // 2
+            await self._commit(batch[:half])
+            await self._commit(batch[half:])
+            return
         for changes in batch:
             self._ledger.told(changes)
+            self._aside.pop((changes.source, changes.key), None)
+
+    async def _tell_singly(self, changes: RowChanges) -> None:
+        """The rows of a key without those that the catalog refuses; what it had in their place goes. A catalog that
+        refuses that, too, is what is wrong."""
+        refused: list[RowKey] = []
+        for row in changes.new:
+            try:
+                await self._transact([upsert(row)])
+            except _REFUSALS as error:
+                refused.append(row.at)
+                self._set_aside((changes.source, changes.key), error)
+        told = changes.without(refused)
+        await self._transact([removal(at) for at in told.gone])
+        self._ledger.told(told)
+
+    def _set_aside(self, at: tuple[str, str], error: HawkerError) -> None:
+        if self._aside.get(at) != str(error):
+            source, key = at
+            _log.warning("cannot tell of a record", extra={"source": source, "key": key, "error": str(error)})
+        self._aside[at] = str(error)
 
     async def _transact(self, statements: list[Statement]) -> None:
         if statements:
