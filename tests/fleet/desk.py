@@ -10,7 +10,8 @@ import msgspec
 
 from hawker.catalog.change import Token, Value
 from hawker.catalog.contract import OnTouched, ResultTable, RowChange, Statement, Touched
-from hawker.errors import BadRequest, Unavailable
+from hawker.errors import BadRequest, Unavailable, Unprocessable
+from hawker.fleet.failover import CatalogQueries
 from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.gossip.keyring import GossipKeyring
 from hawker.ids import NodeId
@@ -72,6 +73,23 @@ class Desk:
     def _open(self) -> None:
         if self.away:
             raise Unavailable("the catalog is away")
+
+
+class Narrow:
+    """Keeps `CatalogQueries` over another one whose answers may have so many bytes of text; `asked` are how many
+    queries were refused and answered."""
+
+    def __init__(self, catalog: CatalogQueries, most_bytes: int) -> None:
+        self._catalog, self._most_bytes = catalog, most_bytes
+        self.refused = self.answered = 0
+
+    async def query(self, statement: Statement, *, timeout_s: float) -> ResultTable:
+        answer = await self._catalog.query(statement, timeout_s=timeout_s)
+        if sum(len(value) for row in answer.rows for value in row if isinstance(value, str)) > self._most_bytes:
+            self.refused += 1
+            raise Unprocessable("the answer has more than so many rows or MiB: ask for less")
+        self.answered += 1
+        return answer
 
 
 class Crowd:

@@ -11,9 +11,11 @@ from hawker.config import PUBLISH
 from hawker.errors import Unavailable
 from hawker.feed import EVERYWHERE, GatePlace, MachineRoute, RouteHealth
 from hawker.fleet import far_routes
+from hawker.fleet.failover import CatalogQueries
 from hawker.fleet.far_routes import MAX_HOSTS, MAX_SETS, FarRoutes
 from hawker.ids import AppName, NodeId
 from hawker.machine import State
+from tests.fleet.desk import Narrow
 from tests.fleet.test_failover_view import Rows
 from tests.waiting import eventually
 
@@ -26,7 +28,7 @@ WEB = '{"internal_port": 8080, "protocol": "tcp", "ports": [{"port": 80, "handle
 SLEEPER = '{"internal_port": 81, "autostart": false, "ports": [{"port": 81}]}'
 
 
-def routes(rows: Rows, tell: Sequence[object] = (), *, outside: bool = True) -> FarRoutes:
+def routes(rows: Rows | CatalogQueries, tell: Sequence[object] = (), *, outside: bool = True) -> FarRoutes:
     told = tell if isinstance(tell, list) else []
 
     def take(*all_of_it: object) -> None:
@@ -93,6 +95,30 @@ async def test_the_worst_check_of_a_service_counts_and_no_other(states: tuple[st
         rows.put("INSERT INTO health (node, machine, name, status) VALUES (?, ?, ?, ?)", NEAR, machine, name, status)
     rows.put("INSERT INTO health (node, machine, name, status) VALUES (?, ?, 'disk', 'critical')", NEAR, machine)
     assert (await only(rows)).health is worst
+
+
+async def test_large_services_of_one_tenant_are_read_in_parts() -> None:
+    rows = Rows()
+    large = WEB.replace("http", "x" * 100_000)
+    for number in range(12):
+        put(rows, NEAR, number, large, SLEEPER)
+        rows.put(
+            "INSERT INTO health (node, machine, name, status) VALUES (?, ?, 'servicecheck-00', 'critical')",
+            NEAR, f"{number:014x}",
+        )  # fmt: skip
+    narrow = Narrow(rows, 300_000)
+    found = await routes(narrow).read()
+    assert [each.id for each in found] == [f"{number:014x}" for number in range(12)]
+    assert all(len(each.services) == 2 and each.health is RouteHealth.CRITICAL for each in found)
+    assert narrow.refused and narrow.answered > 4
+
+
+async def test_long_value_of_published_metadata_is_not_read_whole() -> None:
+    rows = Rows()
+    put(rows, NEAR, 1, WEB, metadata=f'{{"{PUBLISH}": "{"x" * 60_000}"}}')
+    rows.put("INSERT INTO app_ips (node, app, ip) VALUES (?, 'shop', '203.0.113.7')", NEAR)
+    (route,) = await routes(Narrow(rows, 10_000)).read()
+    assert route.publish == ""
 
 
 async def test_apps_with_addresses_are_reached_without_being_published() -> None:

@@ -10,9 +10,11 @@ from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
 from hawker.clock import ManualClock, SystemClock
 from hawker.errors import Unavailable
+from hawker.fleet.failover import CatalogQueries
 from hawker.fleet.names import FarNames, FleetNames
 from hawker.ids import AppName, NodeId
 from hawker.names import NamedApp, NamedMachine
+from tests.fleet.desk import Narrow
 from tests.fleet.test_failover_view import Rows
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +31,7 @@ class Told:
         self.apps, self.machines = apps, machines
 
 
-def fleet(rows: Rows, told: Told, *networks: int) -> FleetNames:
+def fleet(rows: Rows | CatalogQueries, told: Told, *networks: int) -> FleetNames:
     return FleetNames(ME, rows, lambda: networks, lambda node: node != GONE, told, SystemClock())
 
 
@@ -70,6 +72,24 @@ async def test_machines_of_living_nodes_in_networks_that_are_here_are_told(rows:
         ("fdaa:0:7::1", True, "web", "iad"),
         ("fdaa:0:7::2", False, "", "iad"),
     ]
+
+
+async def test_large_metadata_of_one_tenant_is_read_in_parts(rows: Rows) -> None:
+    for number in range(12):
+        put_machine(rows, NEAR, number, "shop", f"fdaa:0:7::{number + 1}", f'{{"a": "{"x" * 100_000}"}}')
+    told = Told()
+    await fleet(Narrow(rows, 300_000), told, MINE).read()
+    assert [each.name for each in told.machines] == [f"name-{number}" for number in range(12)]
+
+
+async def test_the_latest_generation_of_a_machine_counts_wherever_it_is(rows: Rows) -> None:
+    for node, generation, ip in ((NEAR, 2, "fdaa:0:7::2"), (NodeId("eeeeeeee"), 3, "fdaa:0:7::3")):
+        put_machine(rows, node, 1, "shop", ip)
+        rows.put("UPDATE machines SET generation = ? WHERE node = ?", generation, node)
+    rows.put("INSERT INTO nodes (node, region) VALUES ('eeeeeeee', 'ams')")
+    told = Told()
+    await fleet(rows, told, MINE).read()
+    assert [each.ip for each in told.machines] == ["fdaa:0:7::3"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -14,7 +15,7 @@ from hawker.sim.harness.loop import LoopClock
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.up.fleet_wiring import published_by
-from tests.fleet.desk import ME, Desk
+from tests.fleet.desk import ME, Desk, Narrow
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio
@@ -199,6 +200,18 @@ async def test_a_catalog_that_is_away_is_told_later_and_holds_up_nobody() -> Non
         desk.away = False
         assert await publisher.settled(timeout_s=5) is not None
         assert images(desk) == ["a2"]
+
+
+async def test_a_catalog_that_answers_little_at_once_is_compared_in_parts() -> None:
+    desk, shelf = Desk(), Shelf(**{f"k{number}": f"d{number}" + "x" * 1000 for number in range(20)})
+    async with publishing(desk, shelf.source()) as publisher:
+        await publisher.settled(timeout_s=5)
+    desk.told.clear()
+    narrow = Narrow(SimpleNamespace(query=desk.query), 5000)
+    desk.query = narrow.query  # type: ignore[assignment,method-assign]
+    async with publishing(desk, shelf.source()) as publisher:
+        assert await publisher.settled(timeout_s=5) is None and publisher._sound
+    assert not desk.told and narrow.refused
 
 
 async def test_a_row_that_the_catalog_refuses_holds_up_no_other() -> None:

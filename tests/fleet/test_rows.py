@@ -148,7 +148,7 @@ def test_every_table_is_told_of(tables: apsw.Connection) -> None:
 def test_a_row_is_found_again_and_says_the_same(tables: apsw.Connection) -> None:
     for row in every_row():
         tables.execute(upsert(row).query, upsert(row).params)
-        question = own_rows(row.at.table, NODE)
+        question = own_rows(row.at.table).statement((NODE,), None, 10)
         (found,) = tables.execute(question.query, question.params)
         again = row_of(row.at.table, tuple(found))
         assert (again.at, again.digest) == (row.at, row.digest)

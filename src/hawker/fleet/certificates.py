@@ -14,6 +14,7 @@ from hawker.catalog.contract import OnTouched, Statement, Touched
 from hawker.clock import Clock
 from hawker.errors import Fault, HawkerError
 from hawker.feed import ShownChallenge
+from hawker.fleet.pages import PagedQuery, all_rows
 from hawker.fleet.publish import Source
 from hawker.fleet.quotas import CatalogRows
 from hawker.fleet.rows import Row, certificate_row, challenge_row
@@ -28,7 +29,12 @@ _EVERY_S, _QUERY_S = 1.0, 5.0
 _GATHER_S, _CALM_S = 0.02, 0.25
 """The seconds from a change to the reading of what changed, since more changes may come; and the seconds from one
 reading to the next one, however many changes come: each reading is of all rows."""
-_KNOWN = "SELECT node, hostname, app, created_at, updated_at FROM certificates WHERE node <> ?"
+_KNOWN = PagedQuery(
+    text="SELECT node, hostname, app, created_at, updated_at FROM certificates WHERE node <> ? AND {after} "
+    "ORDER BY node, hostname LIMIT ?",
+    key=("node", "hostname"),
+    places=(0, 1),
+)
 _CHALLENGES = (
     "SELECT hostname, token, answer, app, kind FROM challenges WHERE node <> ? ORDER BY node, hostname LIMIT 1000"
 )
@@ -129,7 +135,9 @@ class FleetCertificates:
             for hostname, token, answer, app, kind in (map(str, row) for row in shown)
         )
         known: dict[_Place, tuple[Value, FarCertificate]] = {}
-        for node, hostname, app, created_at, updated_at in await self._query(_KNOWN, self._me):
+        for node, hostname, app, created_at, updated_at in await all_rows(
+            self._catalog, _KNOWN, self._me, timeout_s=_QUERY_S
+        ):
             at = (str(node), str(hostname))
             before = self._read.get(at)
             if before is not None and before[0] == updated_at and before[1].app == app:

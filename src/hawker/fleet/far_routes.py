@@ -3,7 +3,7 @@ the catalog has them, of nodes that live. What is told of a machine's state is a
 Of other regions nothing is known but which hosts have machines of an app there, and with which sets of services.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import ceil
 from zlib import crc32
 
@@ -18,6 +18,7 @@ from hawker.config.effective import SERVICE_CHECK
 from hawker.errors import HawkerError
 from hawker.feed import EVERYWHERE, AppAddress, GatePlace, MachineRoute, RouteHealth
 from hawker.fleet.failover import CatalogQueries
+from hawker.fleet.pages import PagedQuery, Pages, all_rows, each_of, pages
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.log import bind
 from hawker.machine import GONE, State
@@ -33,38 +34,53 @@ _EVERY_S, _QUERY_S = 1.0, 5.0
 _REGIONS_EVERY_S = 5.0
 """The seconds between two readings of what other regions serve: it changes with configs, and is read from rows of the
 whole fleet."""
-_ADDRESSES = "SELECT app, ip, shared FROM app_ips ORDER BY created_at, app"
-_PRIVATE = "SELECT app, ip FROM private_ips ORDER BY created_at, app"
+_IN_ORDER = "WHERE {after} ORDER BY node, app, ip LIMIT ?"
+_ADDRESSES = PagedQuery(
+    text=f"SELECT app, ip, shared, created_at, node FROM app_ips {_IN_ORDER}",
+    key=("node", "app", "ip"),
+    places=(4, 0, 1),
+)
+_PRIVATE = replace(_ADDRESSES, text=f"SELECT app, ip, 0, created_at, node FROM private_ips {_IN_ORDER}")
 _REACHED = (
     "(json_extract(machines.metadata, ?) = ? OR machines.app IN (SELECT app FROM app_ips) "
     "OR machines.app IN (SELECT app FROM private_ips))"
 )
 _OF_APP = "(SELECT json_extract(record, '$.{}') FROM apps WHERE apps.name = machines.app ORDER BY home DESC LIMIT 1)"
 _MACHINES = (
-    "SELECT node, id, app, state, version, cordoned, created_at, json_extract(metadata, ?), "
+    # no more of the value than tells that it is ours: it is a tenant's
+    "SELECT node, id, app, state, version, cordoned, created_at, substr(json_extract(metadata, ?), 1, 32), "
     f"{_OF_APP.format('network_id')}, {_OF_APP.format('org')} "
     f"FROM machines WHERE node <> ? AND {_REACHED} ORDER BY id, generation DESC LIMIT ?"
 )
-_SERVICES = (
-    "SELECT services.node, services.machine, services.number, services.config FROM services "
+_SERVICES = PagedQuery(
+    text="SELECT services.node, services.machine, services.number, services.config FROM services "
     "JOIN machines ON machines.node = services.node AND machines.id = services.machine "
-    f"WHERE services.node <> ? AND {_REACHED} ORDER BY services.number"
+    f"WHERE services.node <> ? AND {_REACHED} AND {{after}} "
+    "ORDER BY services.node, services.machine, services.number LIMIT ?",
+    key=("services.node", "services.machine", "services.number"),
+    places=(0, 1, 2),
 )
-_HEALTH = (
-    "SELECT health.node, health.machine, health.status FROM health "
+_HEALTH = PagedQuery(
+    text="SELECT health.node, health.machine, health.status, health.name FROM health "
     "JOIN machines ON machines.node = health.node AND machines.id = health.machine "
-    f"WHERE health.node <> ? AND {_REACHED} AND substr(health.name, 1, ?) = ?"
+    f"WHERE health.node <> ? AND {_REACHED} AND substr(health.name, 1, ?) = ? AND {{after}} "
+    "ORDER BY health.node, health.machine, health.name LIMIT ?",
+    key=("health.node", "health.machine", "health.name"),
+    places=(0, 1, 3),
 )
 _OF_FOUND = _OF_APP.replace("machines.app", "found.app")
-_REGIONS = (
-    "SELECT found.node, found.app, found.publish, found.services, found.region, "
+_REGIONS = PagedQuery(
+    text="SELECT found.node, found.app, found.publish, found.services, found.region, "
     f"{_OF_FOUND.format('network_id')}, {_OF_FOUND.format('org')} "
     # of a host's machines of the app that have the same services one, published if any of them is
     "FROM (SELECT served.node, app, max(iif(publish = ?, publish, '')) AS publish, services, nodes.region "
     "FROM nodes CROSS JOIN served_machines AS served ON served.node = nodes.node "  # of one region alone: no row
     "WHERE nodes.region NOT IN (?, '') "
     "AND (publish = ? OR app IN (SELECT app FROM app_ips) OR app IN (SELECT app FROM private_ips)) "
-    "GROUP BY served.node, app, services) AS found ORDER BY found.app, found.node LIMIT ?"
+    "AND {after} GROUP BY served.node, app, services) AS found "
+    "ORDER BY found.app, found.node, found.services LIMIT ?",
+    key=("app", "served.node", "services"),
+    places=(1, 0, 3),
 )
 _WORST = {"critical": RouteHealth.CRITICAL, "warning": RouteHealth.UNASKED}
 _log = bind("hawker.edge")
@@ -126,9 +142,8 @@ class FarRoutes:
     async def addresses(self) -> list[AppAddress]:
         """The addresses of apps, in the order in which they were given; private ones of the networks that are here.
         Raises what a query raises."""
-        public, private = await self._rows(_ADDRESSES), await self._rows(_PRIVATE)
-        found = [AppAddress(app=AppName(str(app)), ip=str(ip), shared=bool(shared)) for app, ip, shared in public]
-        inside = [AppAddress(app=AppName(str(app)), ip=str(ip)) for app, ip in private]
+        found = await self._addresses(_ADDRESSES)
+        inside = await self._addresses(_PRIVATE)
         networks = self._networks()
         return [*found, *(each for each in inside if each.is_private and each.network_id in networks)]
 
@@ -138,9 +153,10 @@ class FarRoutes:
         machines = await self._rows(_MACHINES, f"$.{PUBLISH}", *published, MAX_MACHINES)
         if not machines:
             return []
-        services = _in_order(await self._rows(_SERVICES, *published))
+        services = await self._services(published)
         health: dict[_Place, RouteHealth] = {}
-        for node, machine, status in await self._rows(_HEALTH, *published, len(SERVICE_CHECK), SERVICE_CHECK):
+        checks = self._pages(_HEALTH, *published, len(SERVICE_CHECK), SERVICE_CHECK)
+        async for node, machine, status, _ in each_of(checks):
             at = (str(node), str(machine))
             health[at] = max(
                 health.get(at, RouteHealth.PASSING), _WORST.get(str(status), RouteHealth.PASSING), key=_rank
@@ -158,7 +174,8 @@ class FarRoutes:
         groups have different services, so there are some hosts for each set of services. Raises what a query raises."""
         found: dict[tuple[str, str], dict[str, list[MachineRoute]]] = {}
         away_s: dict[str, float] = {}
-        for row in await self._rows(_REGIONS, EVERYWHERE, self._region, EVERYWHERE, MAX_MACHINES):
+        about = (EVERYWHERE, self._region, EVERYWHERE)
+        async for row in each_of(self._pages(_REGIONS, *about, most_rows=MAX_MACHINES)):
             node, app = NodeId(str(row[0])), AppName(str(row[1]))
             gate = self._gate_of(node, app)
             route = None if gate is None else stand_in(row, gate)
@@ -179,25 +196,32 @@ class FarRoutes:
         assert route.gate is not None, "it is a host's"
         return crc32(f"{self._me} {route.app}@{route.gate.node}".encode())
 
+    async def _addresses(self, query: PagedQuery) -> list[AppAddress]:
+        rows = await all_rows(self._catalog, query, timeout_s=_QUERY_S)
+        rows.sort(key=lambda row: (_float(row[3]), str(row[0])))
+        return [AppAddress(app=AppName(str(app)), ip=str(ip), shared=bool(shared)) for app, ip, shared, *_ in rows]
+
+    async def _services(self, published: Sequence[Value]) -> dict[_Place, list[Service]]:
+        """Of each machine all services, by their numbers. One that lacks a service, or has one that no node of ours
+        writes, is left out: a number would mean another service at its own host."""
+        found: dict[_Place, list[Service]] = {}
+        broken: set[_Place] = set()
+        async for node, machine, number, config in each_of(self._pages(_SERVICES, *published)):
+            at = (str(node), str(machine))
+            services = found.setdefault(at, [])
+            try:
+                services.append(msgspec.json.decode(str(config), type=Service))
+            except msgspec.DecodeError:
+                broken.add(at)
+            if number != len(services) - 1:
+                broken.add(at)
+        return {at: services for at, services in found.items() if at not in broken}
+
+    def _pages(self, query: PagedQuery, *params: Value, most_rows: int | None = None) -> Pages:
+        return pages(self._catalog, query, *params, timeout_s=_QUERY_S, most_rows=most_rows)
+
     async def _rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]:
         return (await self._catalog.query(Statement(query=query, params=params), timeout_s=_QUERY_S)).rows
-
-
-def _in_order(rows: Iterable[Sequence[Value]]) -> dict[_Place, list[Service]]:
-    """Of each machine all services, by their numbers. One that lacks a service, or has one that no node of ours writes,
-    is left out: a number would mean another service at its own host."""
-    found: dict[_Place, list[Service]] = {}
-    broken: set[_Place] = set()
-    for node, machine, number, config in rows:
-        at = (str(node), str(machine))
-        services = found.setdefault(at, [])
-        try:
-            services.append(msgspec.json.decode(str(config), type=Service))
-        except msgspec.DecodeError:
-            broken.add(at)
-        if number != len(services) - 1:
-            broken.add(at)
-    return {at: services for at, services in found.items() if at not in broken}
 
 
 def _route(
@@ -216,7 +240,7 @@ def _route(
         cordoned=bool(cordoned),
         publish=EVERYWHERE if publish == EVERYWHERE else "",
         autostart=any(each.autostart is not False for each in services),
-        created_at=float(created_at) if isinstance(created_at, int | float) else 0.0,
+        created_at=_float(created_at),
         gate=gate,
         network=network if isinstance(network, int) else 0,
         org=org if isinstance(org, str) else "",
@@ -248,6 +272,10 @@ def stand_in(row: Sequence[Value], gate: GatePlace) -> MachineRoute | None:
 def _in_steps(seconds: float) -> int:
     """Milliseconds, the next power of two: small changes change nothing."""
     return 1 << max(0, ceil(seconds * 1000) - 1).bit_length() if seconds else 0
+
+
+def _float(value: Value) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _rank(health: RouteHealth) -> int:

@@ -25,6 +25,7 @@ from hawker.catalog.contract import Statement
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.fleet.failover import CatalogQueries
+from hawker.fleet.pages import PagedQuery, each_of, pages
 from hawker.host.address import peer_ip
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.log import bind
@@ -36,10 +37,13 @@ _APPS = (
     "SELECT DISTINCT name, json_extract(record, '$.network_id') FROM apps "
     "WHERE json_extract(record, '$.network_id') IN (SELECT value FROM json_each(?))"
 )
-_MACHINES = (
-    "SELECT machines.node, id, app, private_ip, state, metadata, nodes.region, machines.name FROM machines "
-    "JOIN nodes ON nodes.node = machines.node "
-    "WHERE machines.node <> ? AND app IN (SELECT value FROM json_each(?)) ORDER BY id, generation DESC"
+_MACHINES = PagedQuery(
+    text="SELECT machines.node, id, app, private_ip, state, metadata, nodes.region, machines.name, generation "
+    "FROM machines JOIN nodes ON nodes.node = machines.node "
+    "WHERE machines.node <> ? AND app IN (SELECT value FROM json_each(?)) AND {after} "
+    "ORDER BY machines.node, machines.id LIMIT ?",
+    key=("machines.node", "machines.id"),
+    places=(0, 1),
 )
 _PEERS = (
     "SELECT name, id, network FROM peers WHERE node <> ? AND network IN (SELECT value FROM json_each(?)) LIMIT 10000"
@@ -188,12 +192,16 @@ class _Reading:
 
     async def of(self, networks: Collection[int]) -> tuple[Sequence[NamedApp], Sequence[NamedMachine]]:
         apps = [_app(row) for row in await self.rows(_APPS, _json(sorted(networks)))]
-        found: dict[MachineId, NamedMachine] = {}
-        for row in await self.rows(_MACHINES, self._me, _json([app.name for app in apps])):
-            machine = _machine(row)
+        found: dict[MachineId, tuple[int, NamedMachine]] = {}
+        names = _json([app.name for app in apps])
+        async for *told, generation in each_of(pages(self._catalog, _MACHINES, self._me, names, timeout_s=_QUERY_S)):
+            machine = _machine(tuple(told))
             if machine is not None and machine.network_id in networks and self._lives(machine.node):
-                found.setdefault(machine.id, machine)
-        return apps, tuple(found.values())
+                number = generation if isinstance(generation, int) else 0
+                there = found.get(machine.id)
+                if there is None or number > there[0]:
+                    found[machine.id] = number, machine
+        return apps, tuple(machine for _, (_, machine) in sorted(found.items()))
 
     async def rows(self, query: str, *params: Value) -> tuple[tuple[Value, ...], ...]:
         return (await self._catalog.query(Statement(query=query, params=params), timeout_s=_QUERY_S)).rows

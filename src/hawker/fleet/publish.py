@@ -19,6 +19,7 @@ from hawker.catalog.change import Token
 from hawker.catalog.contract import Catalog, Statement
 from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError, TooLarge, Unprocessable
+from hawker.fleet.pages import pages
 from hawker.fleet.rows import (
     KEYS,
     NodeFacts,
@@ -59,6 +60,7 @@ LOOK_EVERY_S = 10.0
 AGAIN_S = 1.0
 WRITTEN_S = 0.5
 COMPARE_EVERY_S = 15.0
+QUERY_S = 60.0
 ROWS_AT_ONCE, BYTES_AT_ONCE = 500, 4 * 1024 * 1024
 _REFUSALS = (BadRequest, TooLarge, Unprocessable)
 
@@ -85,10 +87,13 @@ class PublishedRows:
         self._told: dict[RowKey, bytes] = {}
         self._of: dict[tuple[str, str], frozenset[RowKey]] = {}
 
-    def begin(self, found: Iterable[Row]) -> None:
-        """This is in the catalog; whose it is will be seen."""
-        self._told = {row.at: row.digest for row in found}
-        self._of = {}
+    def begin(self) -> None:
+        """Nothing is known of what is in the catalog."""
+        self._told, self._of = {}, {}
+
+    def learn(self, found: Iterable[Row]) -> None:
+        """This is in the catalog, too; whose it is will be seen."""
+        self._told.update((row.at, row.digest) for row in found)
 
     def changes(self, source: str, key: str, rows: Iterable[Row]) -> "RowChanges":
         """The changes to tell so that the catalog has exactly `rows` of this key."""
@@ -226,11 +231,10 @@ class Publisher:
         if self._compare_every_s is not None:
             self._compare_at = self._clock.monotonic() + self._compare_every_s
         self._noted, self._calm = {}, {}
-        found: list[Row] = []
+        self._ledger.begin()
         for table in KEYS:
-            answer = await self._catalog.query(own_rows(table, self._node))
-            found += (row_of(table, values) for values in answer.rows)
-        self._ledger.begin(found)
+            async for page in pages(self._catalog, own_rows(table), self._node, timeout_s=QUERY_S):
+                self._ledger.learn(row_of(table, values) for values in page)
         seen: set[tuple[str, str]] = set()
         for source in self._sources.values():
             places = [(source.name, key) for key in source.every()]

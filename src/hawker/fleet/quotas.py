@@ -11,6 +11,7 @@ from hawker.catalog.change import Value
 from hawker.catalog.contract import ResultTable, Statement
 from hawker.clock import Clock
 from hawker.errors import HawkerError
+from hawker.fleet.pages import PagedQuery, all_rows
 from hawker.fleet.publish import Source
 from hawker.fleet.rows import Row, quota_row, usage_row
 from hawker.ids import NodeId
@@ -22,8 +23,13 @@ LOOK_S, CALM_LOOK_S = 0.25, 1.0
 """The seconds between two looks: where there are quotas, and where there are none."""
 USAGE = "quota_usage"
 _QUERY_S = 5.0
-_SET = "SELECT subject, limits, at, by FROM quotas WHERE node <> ?"
-_HAVE = "SELECT subject, amount FROM quota_usage WHERE node <> ?"
+_OF_OTHERS = "WHERE node <> ? AND {after} ORDER BY node, subject LIMIT ?"
+_SET = PagedQuery(
+    text=f"SELECT node, subject, limits, at, by FROM quotas {_OF_OTHERS}", key=("node", "subject"), places=(0, 1)
+)
+_HAVE = PagedQuery(
+    text=f"SELECT node, subject, amount FROM quota_usage {_OF_OTHERS}", key=("node", "subject"), places=(0, 1)
+)
 
 _log = bind("hawker.quotas")
 
@@ -136,9 +142,10 @@ class QuotaExchange:
                 self._note(USAGE, subject)
         self._noted = now
 
-    async def _rows(self, query: str) -> tuple[tuple[Value, ...], ...]:
-        statement = Statement(query=query, params=(self._node,))
-        return (await self._catalog.query(statement, timeout_s=_QUERY_S)).rows
+    async def _rows(self, query: PagedQuery) -> list[tuple[Value, ...]]:
+        """Without their nodes."""
+        rows = await all_rows(self._catalog, query, self._node, timeout_s=_QUERY_S)
+        return [row[1:] for row in rows]
 
 
 # Rows that no node of ours writes must not end one that reads them: where an agent keeps the catalog, others write too.

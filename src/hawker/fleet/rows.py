@@ -12,6 +12,7 @@ from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
 from hawker.config import PUBLISH, Service
 from hawker.feed import EVERYWHERE, ShownChallenge
+from hawker.fleet.pages import PagedQuery
 from hawker.ids import NodeId
 from hawker.machine import GONE
 from hawker.node import Capacity, Resources
@@ -279,10 +280,12 @@ def removal(at: RowKey) -> Statement:
     return Statement(query=f"DELETE FROM {at.table} WHERE {where}", params=at.key)
 
 
-def own_rows(table: str, node: NodeId) -> Statement:
-    """The rows that the catalog has of this node in a table: key, then columns."""
-    names = ", ".join((*KEYS[table], *COLUMNS[table]))
-    return Statement(query=f"SELECT {names} FROM {table} WHERE node = ?", params=(node,))
+def own_rows(table: str) -> PagedQuery:
+    """The rows that the catalog has of a node in a table: key, then columns."""
+    key = KEYS[table]
+    names = ", ".join((*key, *COLUMNS[table]))
+    text = f"SELECT {names} FROM {table} WHERE node = ? AND {{after}} ORDER BY {', '.join(key)} LIMIT ?"
+    return PagedQuery(text=text, key=key, places=tuple(range(len(key))))
 
 
 def row_of(table: str, found: tuple[Value, ...]) -> Row:
