@@ -131,7 +131,8 @@ class Offered(ValueObject, frozen=True):
     """The root token was among them: everything is allowed."""
     macaroons: tuple[Macaroon, ...] = ()
     first_id: str = ""
-    """The first id of the first one's chain: that of the token that was made from the root token."""
+    """The first id of the first one's chain: that of the token that was made from the root token. Everybody who holds a
+    part of it has this id in common, and nobody can make another one without the root token."""
 
 
 class Tokens:
@@ -169,12 +170,6 @@ class Tokens:
         if not good:
             raise Unauthorized(f"no valid token: {reason}")
         return Offered(macaroons=tuple(good), first_id=first_ids[0])
-
-    def first_of(self, token: Macaroon) -> str:
-        """The id of the token that a good one was narrowed from first: everybody who holds a part of it has this id in
-        common, and nobody can make another one without the root token."""
-        ids = chain(self._key, token)
-        return token.id if ids is None else ids[0]
 
     def mint(self, nonce: bytes) -> Macaroon:
         """A token that may do everything: narrow it before it leaves the process."""

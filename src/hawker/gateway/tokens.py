@@ -194,20 +194,20 @@ class TokenHandlers:
         if (body.token is None) == (body.token_id is None):
             raise Unprocessable("name the token or its token_id")
         if body.token is not None:
-            token = self._shown_token(body.token)
-            return token.id, ShownToken(text=Secret(body.token), first=self._tokens.first_of(token))
+            offered = self._offered(body.token)
+            return offered.macaroons[0].id, ShownToken(text=Secret(body.token), first=offered.first_id)
         assert body.token_id is not None
         call.grant.check(Attempt(Action.CONTROL))
         if not is_token_id(body.token_id):
             raise Unprocessable(f"token_id: {body.token_id!r} is no id of a token, see `hawker tokens inspect`")
         return body.token_id, None
 
-    def _shown_token(self, text: str) -> Macaroon:
-        """Of a token that is good here: whoever shows it, holds it."""
+    def _offered(self, text: str) -> Offered:
+        """A token that is good here: whoever shows it, holds it."""
         offered = self._tokens.read(f"Bearer {text}")
         if offered.root:
             raise Unprocessable("the root token cannot be revoked: remove its file and restart the node for a new one")
-        return offered.macaroons[0]
+        return offered
 
 
 def _held(call: Call[NoParams, NoQuery, None]) -> tuple[Macaroon, ...]:
