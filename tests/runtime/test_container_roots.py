@@ -1,7 +1,9 @@
 """Facts about containers' root filesystems as they are made ready on the host."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from threading import get_ident
 
 import msgspec
 import pytest
@@ -12,7 +14,9 @@ from hawker.clock import ManualClock
 from hawker.errors import BadRequest, WrongState
 from hawker.host.cgroup import Cgroups, find_hierarchies
 from hawker.host.mount import mounts
+from hawker.host.rmtree import remove_tree
 from hawker.ids import MachineId, NodeId
+from hawker.runtime import container
 from hawker.runtime.container import ContainerTechnology, hand_over, lay_mounts, lay_root, resolve
 from hawker.runtime.crun import Crun
 from hawker.runtime.launcher.launcher_choice import LauncherChoice
@@ -55,6 +59,37 @@ def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
     (tmp_path / "two").symlink_to("/one")
     with pytest.raises(BadRequest, match="circle"):
         resolve(tmp_path, "/one/x")
+
+
+def test_a_path_that_its_links_make_too_long_is_refused_by_its_name(tmp_path: Path) -> None:
+    """Each link is as long as a link may be, and leads to the next."""
+    (tmp_path / "a").mkdir()
+    for number in range(30):
+        (tmp_path / f"l{number}").symlink_to("a/../" * 800 + f"l{number + 1}")
+    with pytest.raises(BadRequest, match="/l0/x leads by its links over a path of more than 4096 bytes"):
+        resolve(tmp_path, "/l0/x")
+    with pytest.raises(BadRequest, match="more than 4096 bytes"):
+        resolve(tmp_path, "/a" * 2048)
+    assert resolve(tmp_path, "/l29/x") == "/l30/x"
+    for number in range(39):
+        (tmp_path / f"s{number}").symlink_to("a/../" * 5 + f"s{number + 1}")
+    assert resolve(tmp_path, "/s0") == "/s39"
+
+
+def test_a_link_beyond_the_longest_path_of_the_host_is_followed(tmp_path: Path) -> None:
+    """The root's own path on the host does not count."""
+    deep, fd = 2040, os.open(tmp_path, os.O_RDONLY)
+    for _ in range(deep):
+        os.mkdir("d", dir_fd=fd)
+        below = os.open("d", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.symlink("/real", "l", dir_fd=fd)
+    os.close(fd)
+    try:
+        assert resolve(tmp_path, "/d" * deep + "/l") == "/real"
+    finally:
+        remove_tree(tmp_path / "d")
 
 
 _PART = st.sampled_from(["a", "b", "c", "..", "."])
@@ -166,6 +201,28 @@ async def test_bundle_of_a_machine_has_the_true_place_of_its_volume(tmp_path: Pa
         await technology.lay_out(msgspec.structs.replace(given, mounts=volumes("/data")), run)
 
 
+@pytest.mark.anyio
+async def test_an_image_s_files_are_looked_at_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long that takes is up to whoever made the image."""
+    root, run, seen = tmp_path / "root", RunDir(tmp_path / "run"), list[int]()
+    root.mkdir()
+    run.path.mkdir()
+
+    def noting(sound: Callable[..., object]) -> Callable[..., object]:
+        def noted(*given: object) -> object:
+            seen.append(get_ident())
+            return sound(*given)
+
+        return noted
+
+    for name in ("lay_root", "lay_mounts", "hand_over"):
+        monkeypatch.setattr(container, name, noting(getattr(container, name)))
+    cgroups = Cgroups(NodeId("0123456789abcdef"), find_hierarchies(mounts()))
+    technology = ContainerTechnology(Crun(tmp_path / "crun", cgroups), cgroups, ManualClock())
+    await technology.lay_out(msgspec.structs.replace(spec("true"), rootfs=str(root), mounts=volumes("/srv/it")), run)
+    assert len(seen) == 3 and get_ident() not in seen
+
+
 def test_a_root_that_is_not_mounted_is_said(tmp_path: Path) -> None:
     with pytest.raises(WrongState, match="not mounted"):
         lay_root(M, web(tmp_path / "nowhere"))
@@ -231,3 +288,19 @@ def test_an_image_without_such_a_directory_changes_nothing(root: Path, volume: M
 def test_a_directory_of_the_host_is_never_given_away(root: Path, volume: MountSpec) -> None:
     hand_over(root, msgspec.structs.replace(volume, mapped=False), 1000)
     assert owner_of(volume) == (0, 0, 0o755)
+
+
+@pytest.mark.root
+def test_a_volume_that_was_given_away_is_not_listed(
+    root: Path, volume: MountSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have millions of files."""
+    hand_over(root, volume, 1000)
+
+    def listed(*_: object) -> None:
+        raise AssertionError("it is listed")
+
+    monkeypatch.setattr(os, "listdir", listed)
+    monkeypatch.setattr(os, "scandir", listed)
+    hand_over(root, volume, 1000)
+    assert owner_of(volume) == (105, 106, 0o750)

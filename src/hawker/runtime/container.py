@@ -53,6 +53,7 @@ Userns: TypeAlias = Literal["auto", "on", "off"]
 _KERNELS_OWN = ("proc", "dev", "sys")
 _PLATFORMS_OWN = tuple(path.removeprefix("/") for path in PLATFORM_PATHS)
 _LINKS_MAX = 40  # as the kernel has it
+_PATH_MAX = 4096  # bytes, as the kernel has it for a path; here with all links that it leads over
 SUSPEND_TIMEOUT_S = 10.0  # for the last of a machine's processes to come to a halt
 _UNUSED = (0, 0, 0o755)  # owner, group and permissions of a new volume
 _HALTED_EVERY_S = 0.005
@@ -159,6 +160,10 @@ class ContainerTechnology:
             _raise_inotify()
 
     async def lay_out(self, spec: InstanceSpec, run: RunDir) -> None:
+        """In a thread: how long it takes is up to whoever made the image."""
+        await in_thread(Pool.HOST, self._lay_out, spec, run)
+
+    def _lay_out(self, spec: InstanceSpec, run: RunDir) -> None:
         _refuse_incomplete(spec)
         with acting_as(spec.first_id):
             processes = tuple(lay_root(spec.machine_id, process) for process in spec.processes)
@@ -389,17 +394,17 @@ def hand_over(root: Path, mount: MountSpec, first_id: int) -> None:
     process with a user of its own could not write there otherwise. `first_id` is the host's id of the machine's root.
     No machine of the volume or the image may run."""
     try:
-        place = os.lstat(root.joinpath(resolve(root, mount.target)[1:]))
         volume = os.stat(mount.source)
-        used = set(os.listdir(mount.source)) - {"lost+found"}
+        if not mount.mapped or (volume.st_uid, volume.st_gid, stat.S_IMODE(volume.st_mode)) != _UNUSED:
+            return
+        with os.scandir(mount.source) as entries:
+            if any(entry.name != "lost+found" for entry in entries):  # it may have millions
+                return
+        place = os.lstat(root.joinpath(resolve(root, mount.target)[1:]))
     except (OSError, BadRequest):  # no such directory in the image; or none that can be mounted, which the launch says
         return
-    if not mount.mapped or used or not stat.S_ISDIR(place.st_mode):
-        return
-    if (volume.st_uid, volume.st_gid, stat.S_IMODE(volume.st_mode)) != _UNUSED:
-        return
     owner, group = place.st_uid - first_id, place.st_gid - first_id
-    if owner >= 0 and group >= 0:
+    if stat.S_ISDIR(place.st_mode) and owner >= 0 and group >= 0:
         os.chown(mount.source, owner, group)
         os.chmod(mount.source, stat.S_IMODE(place.st_mode) & 0o777)
 
@@ -415,24 +420,36 @@ def _place(root: Path, target: str, taken: tuple[str, ...]) -> str:
 def resolve(root: Path, path: str) -> str:
     """The path to which an absolute path leads for a process that has `root` as its root; a part that is not there is
     taken as it is named. Links are followed within `root`: the process that mounts would follow them from the machine's
-    root. Raises `BadRequest` when they lead round in a circle."""
+    root. Raises `BadRequest` when they lead round in a circle, or make the path longer than a path may be: whoever made
+    the image may have a link lead over thousands of parts to the next."""
+    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return _resolve(top, path)
+    finally:
+        os.close(top)
+
+
+def _resolve(top: int, path: str) -> str:
     done: list[str] = []
     waiting = path.split("/")[::-1]
-    links = 0
+    links, written = 0, len(os.fsencode(path))
     while waiting:
+        if written >= _PATH_MAX:
+            raise BadRequest(f"{path:.80} leads by its links over a path of more than {_PATH_MAX} bytes")
         part = waiting.pop()
         if part == "..":
             del done[-1:]
         if part in ("", ".", ".."):
             continue
         try:
-            link = os.readlink(root.joinpath(*done, part))
+            link = os.readlink("/".join((*done, part)), dir_fd=top)
         except OSError:
             done.append(part)
             continue
         links += 1
         if links > _LINKS_MAX:
             raise BadRequest(f"{path} leads round in a circle of links")
+        written += len(os.fsencode(link))
         if link.startswith("/"):
             done.clear()
         waiting += link.split("/")[::-1]
