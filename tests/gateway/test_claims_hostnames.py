@@ -1,7 +1,7 @@
 """Whose a host name is in a fleet, while two homes ask at once and nodes are away."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,10 @@ async def put(host: Host, app: str) -> None:
 def kept_for(town: Town) -> set[str]:
     claims = [host.worker.store.get(HOSTNAMES, NAME) for host in town.hosts.values()]
     return {claim.app for claim in claims if claim is not None}
+
+
+def kept_at(hosts: Iterable[Host]) -> set[NodeId]:
+    return {host.id for host in hosts if host.worker.store.get(HOSTNAMES, NAME) is not None}
 
 
 @pytest.fixture
@@ -157,6 +161,23 @@ async def test_a_new_name_needs_a_majority_and_one_that_the_app_has_needs_nobody
     for host in others:
         host.down = True
     await put(first, "shop-1")
+
+
+async def test_a_name_that_the_app_has_stays_claimed_where_too_few_keepers_answer(town: Town) -> None:
+    first, *others = town.hosts.values()
+    await put(first, "shop-1")
+    quorum = HostnameQuorum(first.id, town, town, FanOut(Reach(town, town)))
+    among = [town.hosts[node] for node in quorum.keepers(NAME)]
+    before = kept_at(among)
+    for host in others:
+        host.deaf = {KEEP_HOSTNAME.name}
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(first.worker.parts.deps.certificates.affirm)
+        await first.worker.parts.deps.clock.sleep(AFFIRM_EVERY_S)
+        tasks.cancel_scope.cancel()
+    assert kept_at(among) == before and len(before) == len(among) > 1
+    with pytest.raises(Unavailable, match="too few nodes answer"):
+        await quorum.affirm(NAME, AppName("shop-1"), "acme")
 
 
 async def test_a_name_that_was_claimed_and_not_taken_is_free_after_a_while(town: Town) -> None:

@@ -158,6 +158,9 @@ class PlayedKeepers:
     async def keep(self, hostname: str, app: AppName, org: str) -> None:
         raise AssertionError("nobody claims what is the platform's own")
 
+    async def affirm(self, hostname: str, app: AppName, org: str) -> None:
+        raise AssertionError("nobody claims what is the platform's own")
+
     async def release(self, hostname: str, app: AppName) -> None:
         raise AssertionError("nobody claims what is the platform's own")
 

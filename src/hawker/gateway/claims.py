@@ -236,7 +236,16 @@ class HostnameQuorum:
     async def keep(self, hostname: str, app: AppName, org: str) -> None:
         """Keeps a host name for this app alone, from now on. Raises `Unprocessable` where it is another app's,
         `QuotaExceeded` when too many keepers have as many of the organization as they may, and `Unavailable` when too
-        few answer: then nothing is kept."""
+        few answer: then nothing is kept, also at keepers whose answer was lost."""
+        try:
+            await self.affirm(hostname, app, org)
+        except HawkerError:
+            await self.release(hostname, app)
+            raise
+
+    async def affirm(self, hostname: str, app: AppName, org: str) -> None:
+        """As `keep`, for a name that the app has: what is kept stays kept when this raises, since claims that were made
+        long ago are among it."""
         request = HostnameRequest(app=app, home=self._home, org=org)
         among = self.keepers(hostname)
         got, silent = 0, list[HawkerError]()
@@ -244,17 +253,14 @@ class HostnameQuorum:
             try:
                 kept = await self._keep_at(node, hostname, request)
             except Unprocessable:
-                await self.release(hostname, app)
                 raise
             except HawkerError as error:
                 silent.append(error)
                 continue
             if kept.app != app:
-                await self.release(hostname, app)
                 raise Unprocessable(f"hostname: {hostname} is another app's")
             got += 1
         if got <= len(among) // 2:
-            await self.release(hostname, app)
             for refusal in silent:
                 if isinstance(refusal, QuotaExceeded):
                     raise refusal

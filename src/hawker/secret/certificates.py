@@ -70,6 +70,9 @@ class HostnameKeepers(Protocol):
         `QuotaExceeded` where the organization has as many as it may, and `Unavailable` when too few of them answer:
         then nothing is kept."""
 
+    async def affirm(self, hostname: str, app: AppName, org: str) -> None:
+        """As `keep`, for a name that the app has: what is kept stays kept when this raises."""
+
     async def release(self, hostname: str, app: AppName) -> None:
         """Releases the host name, as far as the keepers answer."""
 
@@ -172,7 +175,7 @@ class Certificates:
             if self._affirmed.get(hostname) == among:
                 return
             try:
-                await self._keepers.keep(hostname, app, org_of(self._store, app))
+                await self._keepers.affirm(hostname, app, org_of(self._store, app))
             except Unprocessable as error:
                 _log.warning("two apps have one host name", extra={"hostname": hostname, "reason": str(error)})
             except HawkerError:
