@@ -1,5 +1,9 @@
 """Real sockets on loopback: what the transport promises, and five nodes that find each other, speak and lose one."""
 
+import asyncio
+import errno
+import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -57,6 +61,25 @@ async def test_one_port_for_datagrams_and_streams() -> None:
         async with await one.transport.dial(other.transport.address) as stream:
             await stream.send(b"hello")
             assert await stream.receive() == b"hello"
+
+
+async def test_a_process_without_descriptors_takes_streams_again_once_it_has_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, refusals = asyncio.get_running_loop(), [errno.EMFILE, errno.ENOBUFS]
+    accept = loop.sock_accept
+
+    async def scarce(listener: socket.socket) -> tuple[socket.socket, object]:
+        if refusals:
+            code = refusals.pop()
+            raise OSError(code, os.strerror(code))
+        return await accept(listener)
+
+    monkeypatch.setattr(loop, "sock_accept", scarce)
+    async with places("127.0.0.1:0") as (one,), await one.transport.dial(one.transport.address) as stream:
+        await stream.send(b"hello")
+        assert await stream.receive() == b"hello"
+    assert not refusals
 
 
 async def test_a_name_is_looked_up_once_and_meanwhile_datagrams_are_lost() -> None:

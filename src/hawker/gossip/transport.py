@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import anyio
-from anyio.abc import ByteStream, SocketAttribute, TaskGroup, TaskStatus
+from anyio.abc import ByteStream, SocketAttribute, SocketListener, SocketStream, TaskGroup, TaskStatus
+from anyio.streams.stapled import MultiListener
 
 from hawker.errors import CannotStart, Unavailable
+from hawker.log import bind
 
 _BURST = 64
 _QUEUE = 1024
@@ -18,7 +20,9 @@ _BUFFER_BYTES = 1 << 20
 _NAMES = 1024
 _NAME_S = 60.0
 _TRIES = 16
+_ACCEPT_AGAIN_S = 0.2
 _ENDPOINT = tuple[str, int]
+_log = bind("hawker.gossip")
 
 
 class SocketTransport:
@@ -146,16 +150,19 @@ class SocketTransport:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._read, on_datagram)
         try:
-            async with anyio.create_task_group() as self._tasks, listener:
+            async with listener, anyio.create_task_group() as self._tasks:
+                for each in listener.listeners:
+                    assert isinstance(each, SocketListener)
+                    self._tasks.start_soon(_accept, self._tasks, each, on_stream)
                 task_status.started()
-                await listener.serve(on_stream)
+                await anyio.sleep_forever()
         finally:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
             self._socket.close()
             self._socket = self._tasks = None
 
-    async def _bound(self) -> "anyio.abc.Listener[anyio.abc.SocketStream]":
+    async def _bound(self) -> MultiListener[SocketStream]:
         for _ in range(_TRIES):
             try:
                 listener = await anyio.create_tcp_listener(local_host=self._host, local_port=self._port, backlog=128)
@@ -173,6 +180,29 @@ class SocketTransport:
             self._port = port
             return listener
         raise CannotStart(f"found no port that is free for both UDP and TCP on {self._host}")
+
+
+async def _accept(
+    tasks: TaskGroup, listener: SocketListener, on_stream: Callable[[ByteStream], Awaitable[None]]
+) -> None:
+    """Until cancelled. A process without descriptors or buffers takes no stream for a moment: the others of its node
+    have theirs, and datagrams go on."""
+
+    async def hear(stream: ByteStream) -> None:
+        await on_stream(stream)
+
+    scarce = False
+    while True:
+        try:
+            stream = await listener.accept()
+        except OSError as error:
+            if not scarce:
+                _log.warning("cannot take streams of peers", extra={"error": str(error)})
+            scarce = True
+            await anyio.sleep(_ACCEPT_AGAIN_S)
+            continue
+        scarce = False
+        tasks.start_soon(hear, stream)
 
 
 def _datagram_socket(host: str, port: int) -> socket.socket:
