@@ -73,7 +73,7 @@ ORDERS: dict[str, tuple[bytes, int, str]] = {
     "no JSON at all": (b"image=hawker/hello", 400, "JSON"),
     "nothing": (b"", 400, "body"),
     "bytes that are no text": (b'{"config": {"image": "\xff\xfe"}}', 400, "JSON"),
-    "10000 lists in each other": (b'{"a":' + b"[" * 10_000 + b"]" * 10_000 + b"}", 400, "JSON"),
+    "10000 lists in each other": (b'{"a":' + b"[" * 10_000 + b"]" * 10_000 + b"}", 400, "lists and objects"),
 }
 
 

@@ -77,7 +77,7 @@ def test_all_keys_are_read() -> None:
         "app=a;state=\xe9",
         "app=a;state=b\tc",
         "region=" + ",".join("a" for _ in range(33)),
-        "app=a;" + " " * 5000,
+        "app=a" + " " * 5000 + ";",
         "app=" + " " * 4000 + '"',  # minutes, were it tried in every way
         "app=" + " " * 2000 + "a" + " " * 2000 + '"',
     ],
