@@ -103,7 +103,7 @@ def _node(number: int, ring: GossipKeyring, clock: SystemClock) -> GossipNode:
         node=NodeId(f"{number:08x}"),
         cluster="bench",
         keyring=ring,
-        transport=SocketTransport("127.0.0.1:0"),
+        transport=SocketTransport("127.0.0.1:0", clock),
         advertise=None,
         meta=NodeMeta(region="mad", api="http://127.0.0.1"),
         clock=clock,

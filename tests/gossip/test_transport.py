@@ -29,7 +29,7 @@ _PATIENCE_S = 150.0
 
 class Place:
     def __init__(self, bind: str = "127.0.0.1:0") -> None:
-        self.transport = SocketTransport(bind)
+        self.transport = SocketTransport(bind, CLOCK)
         self.datagrams: list[tuple[str, bytes]] = []
 
     async def serve(self, *, task_status: TaskStatus[None]) -> None:
@@ -125,7 +125,7 @@ async def test_a_port_that_is_taken_is_told() -> None:
 
 
 def test_transport_that_does_not_serve_sends_nothing() -> None:
-    SocketTransport("127.0.0.1:0").send("127.0.0.1:9", b"x")
+    SocketTransport("127.0.0.1:0", CLOCK).send("127.0.0.1:9", b"x")
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1:4281", "[fd00::1]:4281", "node.example:1"])
@@ -179,7 +179,7 @@ def _node(number: int, ring: GossipKeyring, ears: RecordingListener) -> GossipNo
         node=NodeId(f"{number:08x}"),
         cluster="c",
         keyring=ring,
-        transport=SocketTransport("127.0.0.1:0"),
+        transport=SocketTransport("127.0.0.1:0", CLOCK),
         advertise=None,
         meta=NodeMeta(region="mad", api="http://127.0.0.1"),
         clock=CLOCK,

@@ -11,6 +11,7 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute, SocketListener, SocketStream, TaskGroup, TaskStatus
 from anyio.streams.stapled import MultiListener
 
+from hawker.clock import Clock
 from hawker.errors import CannotStart, Unavailable
 from hawker.log import bind
 
@@ -28,8 +29,9 @@ _log = bind("hawker.gossip")
 class SocketTransport:
     """`bind` is HOST:PORT; port 0 takes one that is free for both."""
 
-    def __init__(self, bind: str) -> None:
+    def __init__(self, bind: str, clock: Clock) -> None:
         self._host, self._port = split(bind)
+        self._clock = clock
         self._waiting: deque[tuple[bytes, _ENDPOINT]] = deque(maxlen=_QUEUE)  # the oldest goes
         self._literals: dict[str, _ENDPOINT] = {}
         self._names: OrderedDict[str, tuple[_ENDPOINT, float]] = OrderedDict()
@@ -153,7 +155,7 @@ class SocketTransport:
             async with listener, anyio.create_task_group() as self._tasks:
                 for each in listener.listeners:
                     assert isinstance(each, SocketListener)
-                    self._tasks.start_soon(_accept, self._tasks, each, on_stream)
+                    self._tasks.start_soon(_accept, self._tasks, self._clock, each, on_stream)
                 task_status.started()
                 await anyio.sleep_forever()
         finally:
@@ -183,7 +185,7 @@ class SocketTransport:
 
 
 async def _accept(
-    tasks: TaskGroup, listener: SocketListener, on_stream: Callable[[ByteStream], Awaitable[None]]
+    tasks: TaskGroup, clock: Clock, listener: SocketListener, on_stream: Callable[[ByteStream], Awaitable[None]]
 ) -> None:
     """Until cancelled. A process without descriptors or buffers takes no stream for a moment: the others of its node
     have theirs, and datagrams go on."""
@@ -199,7 +201,7 @@ async def _accept(
             if not scarce:
                 _log.warning("cannot take streams of peers", extra={"error": str(error)})
             scarce = True
-            await anyio.sleep(_ACCEPT_AGAIN_S)
+            await clock.sleep(_ACCEPT_AGAIN_S)
             continue
         scarce = False
         tasks.start_soon(hear, stream)

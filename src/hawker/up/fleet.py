@@ -434,7 +434,7 @@ def _gossip(
         node=parts.node.id,
         cluster=seat.cluster.id,
         keyring=ring_of(seat.cluster.keyring),
-        transport=SocketTransport(_gossips_at(seat)),
+        transport=SocketTransport(_gossips_at(seat), parts.deps.clock),
         advertise=_gossips_at(seat),
         meta=NodeMeta(
             region=parts.node.region,
