@@ -21,8 +21,9 @@ from hawker.api.route import AnyRoute, Socket, Stream, Unary, Upload
 from hawker.api.routes import ROUTES
 from hawker.errors import Forbidden, HawkerError, NotFound
 from hawker.gateway.gateway import Beside, Gateway
-from hawker.ids import NodeId
+from hawker.ids import AppName, NodeId
 from hawker.permission import Action, Attempt
+from hawker.record.app import APPS
 from tests.api.samples import sample
 from tests.gateway.town import APP, FAR, HERE, SHOP, Broker, Town, of_machine, town_of
 from tests.worker.hourglass import in_virtual_time
@@ -256,6 +257,22 @@ async def test_an_address_in_another_orgs_network_takes_a_right_there(town: Town
     with pytest.raises(Forbidden):
         await narrow.call(ASSIGN_IP, params=SHOP, body=body)
     await narrow.call(ASSIGN_IP, params=SHOP, body=msgspec.structs.replace(body, org_slug="personal"))
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_row_of_an_earlier_app_of_the_name_gives_no_right_to_its_orgs_network(town: Town, apart: bool) -> None:
+    home, _, away = town.hosts.values()
+    await Broker(town, home).api.app()
+    record = home.worker.store.get(APPS, APP)
+    assert record is not None
+    earlier = msgspec.structs.replace(record, org="theirs", home=home.id)
+    await away.worker.store.write(lambda tx: tx.put(APPS, APP, earlier))
+    assert {known.org for known in town.app(AppName(APP))} == {"personal", "theirs"}
+    narrow = Broker(town, home, apart=apart, grant=OnlyRead()).api
+    with pytest.raises(Forbidden):
+        await narrow.call(ASSIGN_IP, params=SHOP, body=AssignIpRequest(type="private_v6", org_slug="theirs"))
+    assert not [name for name, _ in home.calls if name == ASSIGN_IP.name]
+    await narrow.call(ASSIGN_IP, params=SHOP, body=AssignIpRequest(type="private_v6", org_slug="personal"))
 
 
 @pytest.mark.parametrize("registry", ["127.0.0.1:9090", "https://127.0.0.1:9090/"])

@@ -470,19 +470,20 @@ class Gateway:
                 check_registry_name(call.grant, registry_name(call.params.registry), self._registries)
 
     async def _may_assign(self, call: AnyCall, node: NodeId) -> None:
-        """An address in a private network that is not the app's takes a right there, and the network's number."""
-        body, app = call.body, call.params.app_name
-        known = self._directory.app(AppName(app))
-        if body.org_slug and body.org_slug not in {each.org for each in known}:
-            call.grant.check(Attempt(Action.WRITE, org=body.org_slug))
-        if body.type != "private_v6" or not (body.network or body.org_slug):
+        """An address in a private network that is not the app's takes a right there, and the network's number. Its
+        home says whose the app is."""
+        body = call.body
+        is_private = body.type == "private_v6" and (body.network or body.org_slug)
+        if not (body.org_slug or is_private):
             return
-        network, org = network_name(body.network), body.org_slug
-        if not org:  # as the home has it: the catalog may not say it yet
-            with self._forwarding.reach.errors(node, harmless=True):
-                caller = self._forwarding.reach.caller(node, call.behalf)
-                org = (await caller.call(GET_APP, params=AppParams(app_name=app))).organization.slug
-        await self._networks.settle(org, network, node, call.behalf)
+        params = AppParams(app_name=call.params.app_name)
+        with self._forwarding.reach.errors(node, harmless=True):  # a row of the catalog may be an earlier app's
+            own = await self._forwarding.reach.caller(node, call.behalf).call(GET_APP, params=params)
+        org = body.org_slug or own.organization.slug
+        if org != own.organization.slug:
+            call.grant.check(Attempt(Action.WRITE, org=org))
+        if is_private:
+            await self._networks.settle(org, network_name(body.network), node, call.behalf)
 
 
 async def _may_show_secrets(call: AnyCall, node: NodeId) -> None:
