@@ -177,7 +177,7 @@ class MoveHandlers:
     @answers(RECLAIM_MOVE)
     async def reclaim(self, call: Call[MoveParams, NoQuery, TakeBackRequest]) -> Move:
         wish, reclaims = call.body, self._moves.reclaims
-        move_id = self._shown(call.params.move_id).id
+        move_id = self._check_writer(call)
         move = await reclaims.order(move_id, accept_loss=bool(wish.accept_loss), now=bool(wish.now))
         run = self._runner.active(unit_resource(move))
         if run is not None and run.flow == DELIVER.name:  # it would notice by itself, once its call is over
