@@ -103,6 +103,97 @@ async def test_a_line_that_a_crash_tore_is_cut_off_and_told(tmp_path: Path) -> N
     assert whats(tmp_path) == ["one", "torn line cut off", "two"] and broken(lines(tmp_path / "audit")) is None
 
 
+async def test_long_text_is_clipped_and_says_so(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.append(what="one", who="a" * 257, things={"machine_id": "\x01" * 20_000, "app_name": "s" * 256})
+    (line,) = lines(tmp_path / "audit")
+    entry = read_line(line)
+    assert entry.who == "a" * 256 + "... (257 characters)"
+    assert entry.things == {"machine_id": "\x01" * 256 + "... (20000 characters)", "app_name": "s" * 256}
+    assert len(line) < 4096 and broken([line]) is None
+
+
+async def test_last_line_of_any_length_is_found_and_a_torn_one_is_cut_at_its_beginning(tmp_path: Path) -> None:
+    opened(tmp_path).append(what="one")
+    (segment,) = segments(tmp_path / "audit")
+    first = read_line(segment.read_bytes())
+    long = sealed(AuditEntry(number=2, at="t", what="two", things={"x": "\x01" * 50_000}, before=first.hash))
+    torn = line_of(long)[:-1]
+    segment.write_bytes(line_of(first) + line_of(long) + torn)
+    log = opened(tmp_path)
+    log.append(what="three")
+    assert whats(tmp_path) == ["one", "two", "torn line cut off", "three"]
+    assert broken(lines(tmp_path / "audit")) is None
+    cut = [read_line(line) for line in lines(tmp_path / "audit")][2]
+    assert cut.things == {"bytes": str(len(torn))}
+
+
+async def test_segment_with_nothing_but_a_torn_line_keeps_its_place(tmp_path: Path) -> None:
+    (tmp_path / "audit").mkdir()
+    (tmp_path / "audit" / "audit-0000000000000500.jsonl").write_bytes(b"\0" * 200_000)
+    opened(tmp_path)
+    assert [segment.name for segment in segments(tmp_path / "audit")] == ["audit-0000000000000500.jsonl"]
+    (entry,) = map(read_line, lines(tmp_path / "audit"))
+    assert (entry.number, entry.what, entry.things) == (500, "torn line cut off", {"bytes": "200000"})
+
+
+@pytest.mark.parametrize(
+    "last",
+    [b"\xff what\n", b"x" * 200_000 + b"\n", line_of(AuditEntry(number=3, at="", what=""))],
+    ids=["short", "long", "of a chain that an older daemon began anew"],
+)
+async def test_new_chain_goes_on_with_numbers_so_that_no_later_segment_is_taken_for_an_old_one(
+    tmp_path: Path, last: bytes
+) -> None:
+    sizes = {"segment_bytes": 2000, "most_bytes": 6000}
+    log = opened(tmp_path, **sizes)
+    for number in range(100):
+        log.append(what=f"call {number}")
+    newest = segments(tmp_path / "audit")[-1]
+    with newest.open("ab") as file:
+        file.write(last)
+    log = opened(tmp_path, **sizes)
+    for number in range(100):
+        log.append(what=f"later {number}")
+        assert os.fstat(log._fd).st_nlink == 1
+    assert segments(tmp_path / "audit")[0] > newest
+    assert whats(tmp_path)[-1] == "later 99" and broken(lines(tmp_path / "audit")) is None
+
+
+async def test_a_chain_that_begins_anew_says_so(tmp_path: Path) -> None:
+    opened(tmp_path).append(what="one")
+    (segment,) = segments(tmp_path / "audit")
+    with segment.open("ab") as file:
+        file.write(b"\xff what\n")
+    opened(tmp_path)
+    *_, line = lines(tmp_path / "audit")
+    entry = read_line(line)
+    assert (entry.number, entry.what, entry.things) == (3, "new chain begun", {"file": segment.name})
+
+
+async def test_segment_that_is_written_is_never_dropped(tmp_path: Path) -> None:
+    log = opened(tmp_path, segment_bytes=2000, most_bytes=6000)
+    for number in range(5, 9):
+        (tmp_path / "audit" / f"audit-{number:016}.jsonl").write_bytes(b"strange\n")
+    log.append(what="one", things={"x": "y" * 200})
+    log._drop_oldest()
+    assert os.fstat(log._fd).st_nlink == 1
+
+
+async def test_full_disk_at_a_start_that_cuts_a_torn_line_delays_no_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(tmp_path).append(what="one")
+    (segment,) = segments(tmp_path / "audit")
+    with segment.open("ab") as file:
+        file.write(b"torn")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda fd, data: 0)
+        log = opened(tmp_path)
+    log.append(what="two")
+    assert [read_line(line).lost for line in lines(tmp_path / "audit")] == [0, 1]
+
+
 async def test_the_log_has_a_bound_and_what_is_left_is_a_chain(tmp_path: Path) -> None:
     log = opened(tmp_path, segment_bytes=2000, most_bytes=6000)
     for number in range(100):

@@ -82,6 +82,14 @@ async def test_no_value_of_a_secret_and_no_token_is_in_the_log(node: Node) -> No
     assert b"hunter2" not in written and text.encode() not in written and TOKEN.tag.hex().encode() not in written
 
 
+async def test_path_of_any_length_makes_a_short_entry(node: Node) -> None:
+    async with node.client(to_text(TOKEN)) as client:
+        await client.call(DELETE_MACHINE, params=MachineParams(app_name="shop", machine_id="\x01" * 20_000))
+    (line,) = lines(node.place)
+    assert len(line) < 4096
+    assert read_line(line).things["machine_id"] == "\x01" * 256 + "... (20000 characters)"
+
+
 async def test_a_refusal_is_told_and_a_mere_reading_is_not(node: Node) -> None:
     reader = to_text(narrow(TOKEN, Actions("r")))
     async with node.client(reader) as client:

@@ -9,9 +9,11 @@ larger than it may be. Who may write the files can write a new chain: ship the l
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 import anyio
 import msgspec
@@ -122,7 +124,9 @@ def broken(lines: Iterable[bytes]) -> Broken | None:
 
 
 SEGMENT_BYTES = 8 << 20
-_TAIL_BYTES = 64 * 1024
+MAX_TEXT = 256
+"""The characters of a name, an address or a part of a path that an entry has."""
+_PIECE_BYTES = 64 * 1024
 _log = bind("hawker.audit")
 
 
@@ -136,6 +140,7 @@ class AuditLog:
         self._segments = max(2, most_bytes // segment_bytes)
         self._fd = -1
         self._size = 0
+        self._segment = directory
         self._number, self._before = 0, BEGINNING
         self._lost = 0
         self._written, self._synced = 0, 0
@@ -145,17 +150,38 @@ class AuditLog:
     def open(self) -> None:
         """Goes on where the last daemon ended. Raises `OSError`."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
+        torn, noted = 0, list[tuple[str, dict[str, str]]]()
         for segment in reversed(segments(self._directory)):
-            torn = _mend(segment)
-            last = _last(segment)
-            if last is not None:
-                self._number, self._before = last.number, last.hash
+            cut, line = _mend(segment)
+            torn += cut
+            if line:
                 self._use(segment)
-                if torn:
-                    self.append(what="torn line cut off", things={"bytes": str(torn)})
-                return
+                if not self._follows(segment, line):
+                    noted.append(("new chain begun", {"file": segment.name}))
+                break
+            self._number = max(self._number, number_of(segment) - 1)
             segment.unlink()
-        self._use(self._directory / _name(1))
+        else:
+            self._use(self._directory / _name(self._number + 1))
+        if torn:
+            noted.append(("torn line cut off", {"bytes": str(torn)}))
+        with suppress(Unavailable):  # the next entry tells how many are missing
+            for what, things in noted:
+                self.append(what=what, things=things)
+
+    def _follows(self, segment: Path, line: bytes) -> bool:
+        """Whether the chain goes on after the segment's last line. If not, the numbers go on all the same: a segment is
+        named by its first one, and the names are the order of the segments. Raises `OSError`."""
+        try:
+            last = read_line(line)
+        except ValueError:
+            _log.error("the audit log's last line is no entry: a new chain begins", extra={"file": str(segment)})
+            self._number = max(self._number, number_of(segment) - 1 + _count(segment))
+            return False
+        self._number, self._before = max(self._number, last.number), last.hash
+        if last.number < number_of(segment):
+            self._number = max(self._number, number_of(segment) - 1 + _count(segment))
+        return True
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -175,20 +201,20 @@ class AuditLog:
         request: str = "",
         status: int = 0,
     ) -> None:
-        """Appends an entry. Raises `Unavailable` when it cannot be written; then nothing of it is there, and the next
-        entry counts it."""
+        """Appends an entry, with no more than the beginning of a long text. Raises `Unavailable` when it cannot be
+        written; then nothing of it is there, and the next entry counts it."""
         entry = sealed(
             AuditEntry(
                 number=self._number + 1,
                 at=datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="milliseconds"),
                 request=request,
-                who=who,
+                who=_clipped(who),
                 tokens=tokens,
-                source=source,
+                source=_clipped(source),
                 node=node,
                 what=what,
                 action=action,
-                things=things or {},
+                things={name: _clipped(value) for name, value in (things or {}).items()},
                 status=status,
                 lost=self._lost,
                 before=self._before,
@@ -235,11 +261,12 @@ class AuditLog:
         """Raises `OSError`, and goes on with the segment before."""
         fd = os.open(segment, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self.close()
-        self._fd, self._size = fd, os.fstat(fd).st_size
+        self._fd, self._size, self._segment = fd, os.fstat(fd).st_size, segment
 
     def _drop_oldest(self) -> None:
         for segment in segments(self._directory)[: -self._segments]:
-            segment.unlink()
+            if segment != self._segment:
+                segment.unlink()
 
 
 def segments(directory: Path) -> list[Path]:
@@ -267,30 +294,41 @@ def _name(number: int) -> str:
     return f"audit-{number:016}.jsonl"
 
 
-def _mend(segment: Path) -> int:
-    """Cut off what follows the last whole line. How many bytes that were."""
+def _clipped(text: str) -> str:
+    """Whoever calls writes names of any length into a path. One that was clipped is longer than any that was not."""
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}... ({len(text)} characters)"
+
+
+def _mend(segment: Path) -> tuple[int, bytes]:
+    """Cut off what follows the last whole line. How many bytes that were, and that line, empty where there is none.
+    Raises `OSError`."""
     with segment.open("rb+") as file:
         size = file.seek(0, os.SEEK_END)
-        start = max(0, size - _TAIL_BYTES)
-        file.seek(start)
-        whole = start + file.read().rfind(b"\n") + 1
-        if whole < size:
-            file.truncate(whole)
+        end = _line_begin(file, size)
+        if end < size:
+            file.truncate(end)
             os.fsync(file.fileno())
-        return size - whole
+        file.seek(_line_begin(file, max(0, end - 1)))
+        return size - end, file.read()
 
 
-def _last(segment: Path) -> AuditEntry | None:
-    """None of an empty one. Raises `OSError`, and `ValueError` for a last line that is no entry: somebody wrote it."""
+def _line_begin(file: BinaryIO, end: int) -> int:
+    """Where the line begins that goes on at `end`, however long it is."""
+    piece = _PIECE_BYTES
+    while end:
+        start = max(0, end - piece)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end, piece = start, 2 * piece
+    return 0
+
+
+def _count(segment: Path) -> int:
+    """The lines of a segment."""
     with segment.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL_BYTES))
-        found = file.read().splitlines()
-    try:
-        return read_line(found[-1]) if found else None
-    except msgspec.DecodeError:
-        _log.error("the audit log's last line is no entry: a new chain begins", extra={"file": str(segment)})
-        return AuditEntry(number=0, at="", what="")
+        return sum(1 for _ in file)
 
 
 SCANNED_BYTES = 2 << 20
