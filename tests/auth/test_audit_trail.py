@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from hawker.api.audit import AuditedCall
 from hawker.api.client import Client
 from hawker.api.contract.app import LIST_APPS, AppParams
 from hawker.api.contract.exec import EXEC_MACHINE, ExecRequest
 from hawker.api.contract.machine import DELETE_MACHINE, GET_MACHINE, MachineParams
 from hawker.api.contract.secret import LIST_SECRETS, SET_SECRET, SecretParams, SecretsQuery, SetSecretRequest
+from hawker.api.grant import Everything
 from hawker.api.listener import listening
+from hawker.api.route import AnyRoute
 from hawker.api.routes import ROUTES
 from hawker.api.server import Server
 from hawker.audit.audit_log import AuditEntry, AuditLog, broken, lines, read_line
@@ -19,7 +22,7 @@ from hawker.auth.audit_trail import AuditTrail
 from hawker.auth.caveat import Actions, Apps, Holder
 from hawker.auth.macaroon import key_of, mint, narrow, to_text
 from hawker.auth.tokens import Tokens
-from hawker.clock import SystemClock
+from hawker.clock import ManualClock, SystemClock
 from hawker.errors import Forbidden, Unauthorized, Unavailable
 from hawker.log import Secret
 from tests.api.samples import sample
@@ -37,11 +40,13 @@ class Node:
         self.place, self.fake = place / "audit", fake
         self.log = AuditLog(self.place, SystemClock(), 1 << 24)
         self.log.open()
+        self.clock = ManualClock()
+        self.trail = AuditTrail(self.log, self.clock)
 
     @asynccontextmanager
     async def client(self, token: str) -> AsyncIterator[Client]:
         tokens = Tokens(ROOT, SystemClock(), lambda ids: False, lambda app: "personal")
-        server = Server(self.fake.handlers(ROUTES), tokens, SystemClock(), auditor=AuditTrail(self.log))
+        server = Server(self.fake.handlers(ROUTES), tokens, SystemClock(), auditor=self.trail)
         async with listening(server, "127.0.0.1", 0) as url, Client(url, Secret(token)) as client:
             yield client
 
@@ -102,6 +107,57 @@ async def test_a_refusal_is_told_and_a_mere_reading_is_not(node: Node) -> None:
         with pytest.raises(Unauthorized):
             await stranger.call(DELETE_MACHINE, params=MACHINE)
     assert [(entry.what, entry.status) for entry in node.entries()] == [("delete_machine", 403), ("exec_machine", 403)]
+
+
+async def test_refusals_of_a_caller_are_told_up_to_a_bound_and_then_counted(node: Node) -> None:
+    async def refused(client: Client, times: int) -> None:
+        for number in range(times):
+            with pytest.raises(Forbidden):
+                await client.call(DELETE_MACHINE, params=MachineParams(app_name="shop", machine_id=f"{number:014}"))
+
+    reader, other = narrow(TOKEN, Actions("r")), narrow(mint(key_of("hwk_root"), bytes([1] * 16), 0), Actions("r"))
+    async with node.client(to_text(reader)) as client, node.client(to_text(other)) as another:
+        await refused(client, 60)
+        renamed = narrow(reader, Holder("somebody else"))
+        async with node.client(to_text(renamed)) as same:
+            await refused(same, 45)
+        assert len(node.entries()) == 100
+        await refused(another, 1)
+        node.clock.advance(10)
+        await refused(client, 2)
+    node.trail.close()
+    told = [(entry.what, entry.things.get("calls"), entry.status) for entry in node.entries()[100:]]
+    assert told == [
+        ("refused calls left out", "5", 0),
+        ("delete_machine", None, 403),
+        ("delete_machine", None, 403),
+        ("refused calls left out", "1", 0),
+    ]
+
+
+async def test_outcome_of_a_grave_call_and_of_one_that_may_have_done_something_is_never_left_out(node: Node) -> None:
+    def call(route: AnyRoute, request: str) -> AuditedCall:
+        return AuditedCall(
+            route=route,
+            grant=Everything("ci", root=False, token_ids=("00", "11")),
+            source="",
+            node="",
+            params={},
+            request_id=request,
+            grave=route is EXEC_MACHINE,
+        )
+
+    for number in range(110):
+        await node.trail.ends(call(DELETE_MACHINE, str(number)), 429)
+    await node.trail.begins(call(EXEC_MACHINE, "a"))
+    await node.trail.ends(call(EXEC_MACHINE, "a"), 404)
+    await node.trail.ends(call(DELETE_MACHINE, "b"), 412)
+    await node.trail.ends(call(DELETE_MACHINE, "c"), 200)
+    await node.trail.ends(call(EXEC_MACHINE, "d"), 403)
+    assert [(entry.request, entry.status) for entry in node.entries()[101:]] == [
+        *(("a", 0), ("a", 404)),
+        *(("b", 412), ("c", 200)),
+    ]
 
 
 async def test_on_a_full_disk_control_is_refused_and_a_destroy_is_not(

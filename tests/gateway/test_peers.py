@@ -404,7 +404,7 @@ async def test_a_call_that_is_passed_on_counts_for_its_token_and_is_told_with_it
     given = narrow(mint(key_of(ROOT.reveal()), bytes(16), 0), Apps(("a/b",)))
     shown = [narrow(given, Holder(name)) for name in ("root", "ann", "bob")]
     tokens = Tokens(ROOT, SystemClock(), lambda ids: False, lambda app: None)
-    async with far_node(Fake(), auditor=AuditTrail(log)) as far:
+    async with far_node(Fake(), auditor=AuditTrail(log, SystemClock())) as far:
         front = Server(passing_handlers(far), tokens, SystemClock())
         async with listening(front, "127.0.0.1", 0) as url:
             for token in shown:

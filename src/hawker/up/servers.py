@@ -185,7 +185,9 @@ def audit_trail(stack: AsyncExitStack, place: Place, settings: Settings, clock: 
         log.open()
     except OSError as error:
         raise CannotStart(f"the audit log {place.audit} cannot be opened: {error.strerror}") from error
-    return AuditTrail(log)
+    trail = AuditTrail(log, clock)
+    stack.callback(trail.close)
+    return trail
 
 
 OWN_CALLS = "deploy"
