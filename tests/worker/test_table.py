@@ -9,7 +9,8 @@ from hawker.errors import NotFound
 from hawker.ids import AppName, MachineId, Version
 from hawker.machine import State
 from hawker.node import Resources
-from hawker.record.machine import BY_APP, BY_NAME
+from hawker.record.app import PINNED, Pinned
+from hawker.record.machine import BY_APP, BY_NAME, Previous
 from hawker.store.contract import Tx
 from hawker.store.memory_store import MemoryStore
 from hawker.worker.changes import Changes
@@ -120,6 +121,25 @@ async def test_large_versions_are_bounded_by_their_bytes_and_the_newest_stays(
     record = machine(version=Version("V9"), config=larger)
     await store.write(partial(table.add_version, record=record))
     assert [each.version for each in table.versions(store, MachineId("00000000000001"))] == ["V9"]
+
+
+async def test_a_version_that_is_run_or_fallen_back_to_stays_though_many_are_newer(
+    store: MemoryStore, table: MachineTable
+) -> None:
+    record, pinned = machine(version=Version("V000")), Pinned(app=STALL, sealed={"KEY": b"sealed"})
+    await store.write(lambda tx: table.insert(tx, record))
+    await store.write(lambda tx: tx.put(PINNED, f"{record.id}/V000", pinned))
+    old = Previous(
+        version=record.version, config=record.config, image=record.image, state=record.state, holds=Resources()
+    )
+    for number in range(1, VERSIONS_KEPT + 3):
+        updated = msgspec.structs.replace(record, version=Version(f"V{number:03}"), previous=old)
+        await store.write(partial(table.add_version, record=updated))
+    kept = [each.version for each in table.versions(store, record.id)]
+    assert len(kept) == VERSIONS_KEPT + 1 and kept[-2:] == ["V003", "V000"]
+    assert store.get(PINNED, f"{record.id}/V000") == pinned
+    await store.write(partial(table.add_version, record=record))
+    assert table.versions(store, record.id)[-1].version == "V000", "a machine that enters with its history"
 
 
 async def test_each_change_is_later_though_the_clock_was_set_back(store: MemoryStore) -> None:

@@ -268,7 +268,7 @@ class MachineTable:
             created_at=self._clock.now(),
         )
         tx.put(VERSIONS, f"{record.id}/{record.version}", version)
-        for old in _surplus(tx, record.id):
+        for old in _surplus(tx, record):
             tx.delete(VERSIONS, old)
             tx.delete(PINNED, old)
 
@@ -309,11 +309,14 @@ _SIZED = Bucket(VERSIONS.name, msgspec.Raw)  # whose values are not read
 _OF_MACHINE = tuple(Bucket(each, msgspec.Raw) for each in (EVENTS.name, VERSIONS.name, PINNED.name))
 
 
-def _surplus(tx: Tx, machine_id: MachineId) -> list[str]:
-    """The oldest versions beyond what is kept of a machine; never the newest one."""
+def _surplus(tx: Tx, record: MachineRecord) -> list[str]:
+    """The oldest versions beyond what is kept of a machine; never the newest one, nor the one that it runs or may fall
+    back to, which is old where later updates failed."""
+    in_use = {f"{record.id}/{each.version}" for each in (record, record.previous) if each is not None}
     surplus, count, size_bytes = list[str](), 0, 0
-    for key, version in tx.scan(_SIZED, f"{machine_id}/", reverse=True):
+    for key, version in tx.scan(_SIZED, f"{record.id}/", reverse=True):
         count, size_bytes = count + 1, size_bytes + len(bytes(version))
-        if count > 1 and (count > VERSIONS_KEPT or size_bytes > VERSIONS_KEPT_BYTES):
+        beyond = count > VERSIONS_KEPT or size_bytes > VERSIONS_KEPT_BYTES
+        if beyond and count > 1 and key not in in_use:
             surplus.append(key)
     return surplus

@@ -8,11 +8,13 @@ from hawker.node import Resources
 from hawker.runtime.fake_host import FakeFault
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
+from hawker.worker.table import VERSIONS_KEPT_BYTES
 from tests.worker.images import image_in, spoil
 from tests.worker.invariants import check_at_rest, check_store
 
 pytestmark = pytest.mark.anyio
 LARGE = {"cpu_kind": "shared", "cpus": 3, "memory_mb": 768}
+_LARGE_BYTES = 130_000
 SMALL = {"cpu_kind": "shared", "cpus": 1, "memory_mb": 256}
 
 
@@ -188,3 +190,20 @@ async def test_metadata_written_during_an_update_outlives_its_failure(
     pull.set()
     record = await worker.reaches(machine_id, State.STARTED)
     assert record.config.metadata == {"a": "1", "c": "3"}
+
+
+async def test_a_machine_keeps_its_secrets_though_more_updates_failed_than_versions_are_kept(
+    worker: SimWorker, stall: MemoryWorld, tmp_path: Path
+) -> None:
+    await worker.parts.deps.secrets.set("stall", {"KEY": "k"})
+    machine_id = await worker.started()
+    before = worker.record(machine_id)
+    spoil(image := image_in(tmp_path / "bad"))
+    for _ in range(VERSIONS_KEPT_BYTES // _LARGE_BYTES + 2):
+        await worker.update(machine_id, image=image, env={"X": "x" * _LARGE_BYTES})
+        await worker.reaches(machine_id, State.STARTED)
+    await worker.restart(machine_id)
+    record = await worker.reaches(machine_id, State.STARTED)
+    instance = stall.host.look(record.id)
+    assert record.version == before.version and instance is not None
+    assert instance.spec.processes[0].env["KEY"] == "k"
