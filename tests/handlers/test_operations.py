@@ -99,6 +99,20 @@ async def test_a_stop_between_two_calls_is_not_missed(worker: SimWorker, stall: 
         await worker.wait(machine_id, "stopped", from_event_id=worker.record(machine_id).last_event, timeout=1)
 
 
+async def test_a_restart_and_an_update_between_two_calls_are_no_stops(worker: SimWorker) -> None:
+    machine_id = await worker.started()
+    event = worker.record(machine_id).last_event
+    await worker.restart(machine_id)
+    with pytest.raises(DeadlineExceeded):
+        await worker.wait(machine_id, "stopped", from_event_id=event, timeout=5)
+    await worker.update(machine_id, env={"A": "1"})
+    with pytest.raises(DeadlineExceeded):
+        await worker.wait(machine_id, "stopped", from_event_id=event, timeout=5)
+    await worker.update(machine_id, env={"A": "2"}, order={"skip_launch": True})
+    assert await worker.wait(machine_id, "stopped", from_event_id=event) is State.STOPPED
+    assert worker.record(machine_id).state is State.STOPPED
+
+
 async def test_signals_by_name_and_number_reach_the_workload(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.stubborn.add(MachineId(machine_id))

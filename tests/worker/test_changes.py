@@ -1,10 +1,11 @@
 import anyio
+import msgspec
 import pytest
 
 from hawker.errors import Conflict, DeadlineExceeded, NotFound
 from hawker.ids import EventId, MachineId
 from hawker.machine import State
-from hawker.record.machine import EventRecord, MachineRecord
+from hawker.record.machine import Detail, EventRecord, MachineRecord
 from hawker.sim.harness.loop import LoopClock
 from hawker.worker.changes import Changes, reached, wait, wanted
 from tests.worker.machines import NOW, machine
@@ -69,8 +70,8 @@ def test_listeners_hear_of_every_change() -> None:
     assert heard == [ONE, OTHER]
 
 
-def _event(event_id: str, status: str) -> EventRecord:
-    return EventRecord(id=EventId(event_id), type="start", status=status, source="flyd", at=NOW)
+def _event(event_id: str, status: str, type: str = "start") -> EventRecord:
+    return EventRecord(id=EventId(event_id), type=type, status=status, source="flyd", at=NOW)
 
 
 def _none(after: str) -> list[EventRecord]:
@@ -91,6 +92,31 @@ def test_a_state_passed_through_since_the_event_counts() -> None:
     stopped = machine(state=State.STOPPED, last_event=EventId("E3"))
     want = wanted(("started",), None, "E1")
     assert reached(stopped, want, lambda after: [_event("E2", "started")]) is State.STARTED
+
+
+@pytest.mark.parametrize(
+    ("state", "later", "stopped"),
+    [
+        (State.RESTARTING, [], False),
+        (State.UPDATING, [], False),
+        (State.STARTING, [], False),
+        (State.STARTING, ["exit"], False),
+        (State.STARTED, ["renamed", "started"], False),
+        (State.FAILED, ["failed"], False),
+        (State.STARTED, ["starting", "started"], True),
+        (State.STARTED, ["restarting", "started"], True),
+        (State.STARTING, ["starting"], True),
+        (State.STARTING, ["stopped"], True),
+        (State.DESTROYING, [], True),
+    ],
+)
+def test_an_exit_within_a_restart_or_an_update_is_no_stop(state: State, later: list[str], stopped: bool) -> None:
+    now = machine(state=state, last_event=EventId("E9"))
+    ended = msgspec.structs.replace(_event("E2", "stopped", "exit"), detail=Detail())
+    again = msgspec.structs.replace(ended, id=EventId("E3"), detail=Detail(restarting=True))
+    events = [ended, *(again if each == "exit" else _event("E3", each) for each in later)]
+    answer = reached(now, wanted(("stopped",), None, "E1"), lambda after: events)
+    assert answer is (State.STOPPED if stopped else None)
 
 
 def test_a_state_reached_before_the_event_does_not_count() -> None:

@@ -1,6 +1,6 @@
 """Who waits for a machine to change, and how they hear of it. In memory: a waiter always re-reads the record."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import anyio
@@ -97,8 +97,9 @@ def reached(
         if wanted.from_event_id is None or record.last_event > wanted.from_event_id:
             return record.state
     elif wanted.from_event_id is not None:
-        for event in events_since(wanted.from_event_id):
-            if event.status in wanted.states and not _restarting(event):
+        events = events_since(wanted.from_event_id)
+        for index, event in enumerate(events):
+            if event.status in wanted.states and not _goes_on(event, events[index + 1 :], record.state):
                 return State(event.status)
     elif begun is not None and State.STARTED in wanted.states and _started(events_since(begun)):
         return State.STARTED
@@ -111,9 +112,22 @@ def _started(events: list[EventRecord]) -> bool:
     return any(event.status == State.STARTED for event in events)
 
 
-def _restarting(event: EventRecord) -> bool:
-    """An exit that was followed by a restart is no stop."""
-    return event.detail is not None and event.detail.restarting
+_LAUNCHING = frozenset({State.RESTARTING, State.UPDATING, State.REPLACING, State.STARTING, State.STARTED})
+_STATES = frozenset(State)
+
+
+def _goes_on(event: EventRecord, later: Sequence[EventRecord], state: State) -> bool:
+    """Whether it is an exit in the middle of a restart or an update, which is no stop. What is said of a start behind a
+    stop is first that it begins; a restart that was begun before says at once how its start, or its instance, ended.
+    `state` is the machine's now."""
+    if event.type != "exit":
+        return False
+    if event.detail is not None and event.detail.restarting:
+        return True
+    following = next((each for each in later if each.status in _STATES), None)
+    if following is None:
+        return state in _LAUNCHING
+    return following.type == "exit" or following.status in (State.STARTED, State.FAILED)
 
 
 async def wait(

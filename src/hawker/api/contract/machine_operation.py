@@ -163,7 +163,7 @@ class RenameRequest(Request, frozen=True, kw_only=True):
 
 class WaitQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Any of the states ends the wait. `version` (older: `instance_id`) binds it to one version; `from_event_id` looks
-    only at what happened after that event. `timeout` is 1 to 60 seconds."""
+    only at what happened after that event, where a restart or an update is no stop. `timeout` is 1 to 60 seconds."""
 
     state: tuple[WaitState, ...] = ()
     timeout: WaitSeconds = LONGEST_WAIT_S
