@@ -297,21 +297,21 @@ class MetadataHandlers:
         return MetadataValue(value=metadata[call.params.key])
 
     async def update(self, call: Call[MachineParams, NoQuery, UpdateMetadataRequest]) -> None:
-        machine_id = self._machines.find(call.params).id
-        await self._merge(machine_id, call.body.metadata or {}, call.body.machine_version or None)
+        record = self._machines.find(call.params)
+        await self._merge(record, call.body.metadata or {}, call.body.machine_version or None)
 
     async def set(self, call: Call[MetadataKeyParams, NoQuery, SetMetadataRequest]) -> None:
-        await self._merge(self._machines.find(call.params).id, {call.params.key: call.body.value}, None)
+        await self._merge(self._machines.find(call.params), {call.params.key: call.body.value}, None)
 
     async def delete(self, call: Call[MetadataKeyParams, NoQuery, None]) -> None:
-        await self._merge(self._machines.find(call.params).id, {call.params.key: None}, None)
+        await self._merge(self._machines.find(call.params), {call.params.key: None}, None)
 
-    async def _merge(self, machine_id: MachineId, changes: Mapping[str, str | None], version: str | None) -> None:
-        """Null and "" remove a key; what is not named stays."""
+    async def _merge(self, seen: MachineRecord, changes: Mapping[str, str | None], version: str | None) -> None:
+        """Null and "" remove a key; what is not named stays. Raises `Moved` once another node owns the machine."""
         table = self._table
 
         def apply(tx: Tx) -> AppName:
-            record = table.get(tx, machine_id)
+            record = table.find(tx, seen.app, seen.id)
             if record.state in GONE:
                 raise NotFound("machine not found")
             if version not in (None, record.version):

@@ -52,6 +52,7 @@ from hawker.handlers.machines import MachineFinder, target_of
 from hawker.machine import GONE, Operation, State, judge
 from hawker.record import views
 from hawker.record.machine import EVENTS, EventRecord, MachineRecord
+from hawker.record.move import check_not_gone
 from hawker.runtime.driver import Driver, Memory
 from hawker.store.contract import Store, Tx
 from hawker.worker import changes, leases
@@ -129,10 +130,10 @@ class OperationHandlers:
         return _OK
 
     async def rename(self, call: Call[MachineParams, NoQuery, RenameRequest]) -> Ok:
-        machine_id, name = self._machines.find(call.params).id, machine_name(call.body.name)
+        seen, name = self._machines.find(call.params), machine_name(call.body.name)
 
         def apply(tx: Tx) -> None:
-            record = self._table.get(tx, machine_id)
+            record = self._table.find(tx, seen.app, seen.id)
             leases.check(record, call.nonce, self._clock.now())
             if record.state in GONE:
                 raise NotFound("machine not found")
@@ -218,12 +219,12 @@ class LeaseHandlers:
 
     async def create(self, call: Call[MachineParams, LeaseQuery, LeaseRequest]) -> LeaseAnswer:
         clock, table = self._clock, self._table
-        machine_id = self._machines.find(call.params).id
+        seen = self._machines.find(call.params)
         ttl_s = float(call.body.ttl or call.query.ttl or leases.DEFAULT_S)
         fresh = leases.new(clock, call.caller, call.body.description or "", ttl_s)
 
         def apply(tx: Tx) -> MachineRecord:
-            record = table.get(tx, machine_id)
+            record = table.find(tx, seen.app, seen.id)
             if record.state in GONE:
                 raise NotFound("machine not found")
             return leases.acquire(tx, table, clock, record, nonce=call.nonce, fresh=fresh)
@@ -236,10 +237,11 @@ class LeaseHandlers:
         return views.lease(record, leases.require(record, self._clock.now()))
 
     async def release(self, call: Call[MachineParams, NoQuery, None]) -> LeaseReleased:
-        machine_id = self._machines.find(call.params).id
+        seen = self._machines.find(call.params)
 
         def apply(tx: Tx) -> None:
-            record = self._table.lookup(tx, machine_id)
+            record = self._table.lookup(tx, seen.id)
+            check_not_gone(tx, seen.id, seen.app)
             if record is None or record.state in GONE:
                 raise NotFound("lease not found")
             leases.release(tx, self._table, record, nonce=call.nonce, now=self._clock.now())
