@@ -1,7 +1,7 @@
 """Bodies from bytes: what each kind of bad body is called, and that what is written is read back."""
 
 from types import NoneType
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.api.codec import MAX_DEPTH, MAX_VALUES, AnswerCodec, BodyCodec, encode_json
+from hawker.api.contract.exec import TerminalInput, TerminalRequest
 from hawker.api.contract.machine import LIST_MACHINES, CreateMachineRequest, Machine, StopRequest
 from hawker.api.route import AnyRoute, Page, Socket
 from hawker.api.routes import ROUTES
@@ -153,3 +154,26 @@ def test_a_text_without_an_end_is_looked_through_once() -> None:
 def test_commas_in_texts_are_no_values() -> None:
     text = encode_json({"k": 'a,b\\",c' * MAX_VALUES})
     assert CREATE.decode(b'{"config":{"image":"i","metadata":' + text + b"}}").config.image == "i"
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**400], ids=["above", "below", "far"])
+def test_an_integer_that_has_more_than_64_bits_is_named_by_its_path(value: int) -> None:
+    for field in (b'"lease_ttl"', b'"min_secrets_version"'):
+        with pytest.raises(Unprocessable, match=f"^{field.decode()[1:-1]}: an integer has at most 64 bits"):
+            CREATE.decode(b'{"config":{"image":"a"},%s:%d}' % (field, value))
+    with pytest.raises(Unprocessable, match=r"^config\.mounts\[0\]\.size_gb: an integer"):
+        CREATE.decode(b'{"config":{"image":"a","mounts":[{"size_gb":%d}]}}' % value)
+
+
+def test_digits_that_are_no_integer_and_integers_of_64_bits_are_taken() -> None:
+    data = b'{"config":{"image":"a","env":{"A":"%d"}},"lease_ttl":%d}' % (10**30, 2**63 - 1)
+    assert CREATE.decode(data).lease_ttl == 2**63 - 1
+
+
+@pytest.mark.parametrize("rows", [-1, 65536])
+def test_a_terminal_has_at_most_65535_lines(rows: int) -> None:
+    up: BodyCodec[Any] = BodyCodec(cast(Any, TerminalInput))
+    with pytest.raises(Unprocessable, match="rows"):
+        BodyCodec(TerminalRequest).decode(b'{"command":["sh"],"rows":%d}' % rows)
+    with pytest.raises(Unprocessable, match="rows"):
+        up.decode(b'{"type":"resize","rows":%d,"cols":1}' % rows)

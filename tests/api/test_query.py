@@ -111,3 +111,10 @@ def test_any_query_is_read_or_a_bad_request(pairs: list[tuple[str, str]]) -> Non
         CODEC.decode(pairs)
     except BadRequest as error:
         assert error.status == 400
+
+
+@pytest.mark.parametrize("count", [2**63, -(2**63) - 1, 10**400], ids=["above", "below", "far"])
+def test_an_integer_of_more_than_64_bits_is_refused(count: int) -> None:
+    with pytest.raises(BadRequest, match="query parameter count: an integer has at most 64 bits"):
+        CODEC.decode([("count", str(count))])
+    assert CODEC.decode([("count", str(2**63 - 1))]).count == 2**63 - 1

@@ -59,6 +59,7 @@ def test_a_size_the_driver_cannot_do_is_refused_with_its_name(given: dict[str, A
     [
         ({"guest": {"memory_mb": 512, "max_memory_mb": 256}}, "guest.max_memory_mb must not be below .* 512"),
         ({"guest": {"max_memory_mb": -1}}, "guest.max_memory_mb must not be below"),
+        ({"guest": {"max_memory_mb": 2**40}}, "guest.max_memory_mb must be at most 16777216, not 1099511627776"),
         ({"init": {"swap_size_mb": -1}}, "init.swap_size_mb must be between"),
         ({"init": {"swap_size_mb": 10**9}}, "init.swap_size_mb must be between"),
         ({"guest": {"persist_rootfs": "sometimes"}}, "guest.persist_rootfs must be never, restart, always or 0 to 3"),

@@ -23,6 +23,17 @@ PageLimit: TypeAlias = Annotated[int, Meta(ge=1, le=IN_PAGE)]
 RunsLimit: TypeAlias = Annotated[int, Meta(ge=1, le=RUNS_IN_PAGE)]
 ReleasesLimit: TypeAlias = Annotated[int, Meta(ge=1, le=RELEASES_IN_PAGE)]
 EventsLimit: TypeAlias = Annotated[int, Meta(ge=1)]
+TerminalSize: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
+"""Lines or columns of a terminal."""
+
+
+LEAST_INTEGER, GREATEST_INTEGER = -(2**63), 2**63 - 1
+TOO_WIDE = "an integer has at most 64 bits"
+
+
+def is_wide(value: int) -> bool:
+    """Whether it has more bits than what is stored and sent on can have."""
+    return not LEAST_INTEGER <= value <= GREATEST_INTEGER
 
 
 def written(schema: dict[str, Any]) -> Meta:

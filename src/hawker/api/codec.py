@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeAlias, cast, get_args, get_origin
 
 import msgspec
 
+from hawker.api.bounds import TOO_WIDE, is_wide
 from hawker.api.route import JSON, AnyRoute, B, Page, R
 from hawker.errors import BadRequest, Unprocessable
 
@@ -38,6 +39,8 @@ _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _TEXT_OR_COMMA = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|,', re.DOTALL)
 """A text without an end goes on to the end of the body: nothing is looked at twice."""
+_MANY_DIGITS = re.compile(rb"[0-9]{19}")
+"""In each integer of more than 64 bits."""
 _JSON = msgspec.json.Encoder()
 _AT = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`", re.DOTALL)
 
@@ -66,7 +69,11 @@ class BodyCodec(Generic[B]):
             raise BadRequest("this call needs a JSON body")
         if self._deepest is not None and _is_deeper(data, self._deepest):
             raise BadRequest(f"the body has more than {self._deepest} lists and objects in each other")
-        return self._strictly(data) if self._strict else self._tolerantly(data or b"{}")
+        body = self._strictly(data) if self._strict else self._tolerantly(data or b"{}")
+        wide = _wide(msgspec.to_builtins(body)) if _MANY_DIGITS.search(data) else None
+        if wide is not None:
+            raise Unprocessable(f"{wide}: {TOO_WIDE}")
+        return body
 
     def encode(self, body: B) -> bytes:
         return b"" if body is None else encode_json(body)
@@ -186,3 +193,17 @@ def _surplus(given: object, kept: object, path: str) -> str | None:
 
 
 _HOLDERS = (dict, list)
+
+
+def _wide(value: object) -> str | None:
+    """The path of an integer of more than 64 bits: it could be neither stored nor sent on."""
+    left = [("", value)]
+    while left:
+        path, value = left.pop()
+        if isinstance(value, dict):
+            left += [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]
+        elif isinstance(value, list | tuple):
+            left += [(f"{path}[{index}]", item) for index, item in enumerate(value)]
+        elif isinstance(value, int) and is_wide(value):
+            return path
+    return None

@@ -11,6 +11,7 @@ from typing import Annotated, Generic, TypeAlias, get_args, get_origin, get_type
 
 import msgspec
 
+from hawker.api.bounds import TOO_WIDE, is_wide
 from hawker.api.route import Q
 from hawker.config.duration import parse_seconds
 from hawker.errors import BadRequest
@@ -42,9 +43,14 @@ class QueryCodec(Generic[Q]):
             elif not self._take_entry(found, name, text) and text and self._strict:
                 raise BadRequest(f"query parameter {name:.80}: this list cannot be narrowed by it")
         try:
-            return msgspec.convert(found, self._kind, strict=False)
+            query = msgspec.convert(found, self._kind, strict=False)
         except msgspec.ValidationError as error:
             raise BadRequest(f"query {str(error).replace('$.', '')}") from error
+        for name in found:
+            value = getattr(query, name)
+            if isinstance(value, int) and is_wide(value):
+                raise BadRequest(f"query parameter {name}: {TOO_WIDE}")
+        return query
 
     def encode(self, query: Q) -> Pairs:
         """Only what differs from the defaults."""

@@ -31,7 +31,7 @@ class Guest(Part, frozen=True, kw_only=True):
     cpus: int | None = None  # 1 to 1024; absent: 1
     memory_mb: int | None = None  # MiB, 32 to 16777216; absent: 256 for each shared cpu, 2048 for each dedicated one
     max_memory_mb: int | None = None
-    """The MiB that the machine may be grown to while it runs, no less than it has; absent: it may not."""
+    """The MiB that the machine may be grown to while it runs, from what it has to 16777216; absent: it may not."""
     gpu_kind: str | None = None  # small letters, digits and dashes; absent: no GPU
     gpus: int | None = None  # devices of that kind; absent: 1
     kernel_args: tuple[str, ...] | None = None

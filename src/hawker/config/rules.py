@@ -156,6 +156,8 @@ def memory(config: MachineConfig) -> Iterator[str]:
     most = config.guest.max_memory_mb if config.guest is not None else None
     if most and most < guest(config).memory_mb:
         yield f"guest.max_memory_mb must not be below the machine's {guest(config).memory_mb} MB, but is {most}"
+    if most and most > MAX_MEMORY_MIB:
+        yield f"guest.max_memory_mb must be at most {MAX_MEMORY_MIB}, not {most}"
     swap = config.init.swap_size_mb if config.init is not None else None
     if swap and not 0 <= swap <= MAX_SWAP_MIB:
         yield f"init.swap_size_mb must be between 0 and {MAX_SWAP_MIB}, not {swap}"

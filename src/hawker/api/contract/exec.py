@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 import msgspec
 
-from hawker.api.bounds import SHELL_WORDS
+from hawker.api.bounds import SHELL_WORDS, TerminalSize
 from hawker.api.contract.body import Answer, Request
 from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.node import LogChunk
@@ -121,8 +121,8 @@ class TerminalRequest(Request, frozen=True, kw_only=True):
     command: tuple[str, ...]
     """The program to run and its arguments; an empty list is refused."""
     tty: bool = False
-    rows: int = 24
-    cols: int = 80
+    rows: TerminalSize = 24
+    cols: TerminalSize = 80
     env: dict[str, str] = msgspec.field(default_factory=dict)
     """Environment variables of the command, by name, beside those that the machine has."""
     user: str | None = None
@@ -134,8 +134,8 @@ class AttachRequest(Request, frozen=True, kw_only=True):
     """A connection to the machine's own process, whose config has `init.stdin`. `rows` and `cols` are the size of its
     terminal; 0 leaves it as it is."""
 
-    rows: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
-    cols: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    rows: TerminalSize = 0
+    cols: TerminalSize = 0
 
 
 class CopyRequest(Request, frozen=True, kw_only=True):
@@ -160,9 +160,9 @@ class InputEnd(Request, frozen=True, kw_only=True, tag_field="type", tag="input_
 
 
 class Resize(Request, frozen=True, kw_only=True, tag_field="type", tag="resize"):
-    rows: int
+    rows: TerminalSize
     """The new height of the terminal in lines, 1 or more."""
-    cols: int
+    cols: TerminalSize
     """The new width of the terminal in characters, 1 or more."""
 
 
