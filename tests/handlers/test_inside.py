@@ -8,6 +8,7 @@ from hawker.api.contract.exec import (
     EXEC_MACHINE,
     LIST_PROCESSES,
     MACHINE_ATTACH,
+    MACHINE_COPY,
     MACHINE_LOGS,
     MACHINE_TERMINAL,
     AttachRequest,
@@ -23,7 +24,8 @@ from hawker.api.contract.exec import (
     SendSignal,
     TerminalRequest,
 )
-from hawker.api.contract.machine_operation import CREATE_LEASE
+from hawker.api.contract.machine import SignalRequest
+from hawker.api.contract.machine_operation import CREATE_LEASE, SIGNAL_MACHINE
 from hawker.api.contract.node import LogChunk
 from hawker.errors import BadRequest, DeadlineExceeded, LeaseHeld, NotFound, OverShare, WrongState
 from hawker.fair.table import EXECS_OF_MACHINE, FOLLOWERS_OF_MACHINE
@@ -145,6 +147,17 @@ async def test_a_terminal_passes_input_output_and_the_exit_on(worker: SimWorker)
         assert await terminal.receive() == Output(stream=1, data=b"hello")
         assert await terminal.receive() == Exited(exit_code=0, signal=0)
         assert await terminal.receive() is None
+
+
+async def test_a_terminal_and_a_signal_ask_for_no_lease(worker: SimWorker) -> None:
+    machine_id = await worker.started()
+    await worker.lease(machine_id, 60)
+    opening = TerminalRequest(command=("true",))
+    async with worker.api.socket(MACHINE_TERMINAL, opening, params=params(machine_id)) as terminal:
+        assert await terminal.receive() == Exited(exit_code=0, signal=0)
+    await worker.api.call(SIGNAL_MACHINE, params=params(machine_id), body=SignalRequest(signal="HUP"))
+    for route in (SIGNAL_MACHINE, MACHINE_TERMINAL, MACHINE_ATTACH, MACHINE_COPY):
+        assert route.summary.endswith("whoever holds its lease") and LeaseHeld not in route.errors
 
 
 async def test_a_signal_ends_the_command(worker: SimWorker) -> None:

@@ -1,4 +1,7 @@
-"""Leases: a client's exclusive right to change a machine. Kept in the machine's record; an expired one is no lease."""
+"""Leases: a client's exclusive right to change a machine. Kept in the machine's record; an expired one is no lease.
+
+Calls with which clients show no nonce ask for none: metadata, signals, terminals, attaching, copies (contract 3.4).
+"""
 
 from datetime import UTC, datetime
 

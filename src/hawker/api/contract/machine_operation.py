@@ -33,7 +33,8 @@ from hawker.permission import Action
 
 
 class LeaseRequest(Request, frozen=True, kw_only=True):
-    """`ttl` in seconds; also accepted as a query parameter, without a body."""
+    """`ttl` in seconds; also accepted as a query parameter, without a body. Others' metadata, signals, terminals and
+    copies of files are taken while the lease is held, since clients show no nonce with them."""
 
     ttl: int | None = None
     description: str | None = None
@@ -241,7 +242,7 @@ SIGNAL_MACHINE = Unary(
     body=SignalRequest,
     response=Ok,
     tag=Tag.MACHINES,
-    summary="Send a signal to a machine's processes",
+    summary="Send a signal to a machine's processes, whoever holds its lease",
     errors=(NotFound, WrongState),
     action=Action.CONTROL,
 )
