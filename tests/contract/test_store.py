@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hawker.errors import Conflict, Unavailable
-from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
+from hawker.store.contract import Bucket, Durability, Reader, Store, Tx, encode
 from hawker.store.memory_store import MemoryStore
 from hawker.store.sqlite import SqliteStore
 
@@ -281,3 +281,16 @@ async def test_a_change_that_is_rolled_back_is_not_told(store: Store) -> None:
     with pytest.raises(ValueError):
         await store.write(fails)
     assert not told and store.count(FRUITS) == 0
+
+
+async def test_sizes_are_the_keys_of_a_scan_and_the_bytes_of_their_values(store: Store) -> None:
+    await store.write(put_all("a", "ab", "b", "c"))
+    assert store.sizes(FRUITS) == [(key, len(encode(fruit))) for key, fruit in store.scan(FRUITS)]
+    assert [key for key, _ in store.sizes(FRUITS, "a")] == ["a", "ab"]
+    assert [key for key, _ in store.sizes(FRUITS, after="ab", limit=1)] == ["b"]
+    assert store.sizes(OTHERS) == []
+
+
+async def test_sizes_read_no_value(store: Store) -> None:
+    await store.write(lambda tx: tx.put(Bucket(FRUITS.name, int), "a", 7))
+    assert store.sizes(FRUITS) == [("a", 1)]

@@ -15,6 +15,7 @@ from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.store.contract import Tx
 from hawker.worker.reconcile import Finding, Kind, Mender
+from hawker.worker.reconcile.gone import KEPT_OF_APP
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.invariants import check_at_rest
 
@@ -201,3 +202,31 @@ async def test_runs_of_what_came_from_other_nodes_are_dropped_after_a_while() ->
         await store.write(age)
         await worker.reconciler.once()
         assert not flows & {run.flow for run in worker.parts.runner.list()}
+
+
+async def test_destroyed_machines_beyond_what_an_app_keeps_are_forgotten_although_nothing_can_be_compared(
+    worker: SimWorker, stall: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant makes and deletes machines without end, and no quota counts those that are gone."""
+    record = await worker.create(key="order")
+    kept = worker.record(record.id)
+
+    def fill(tx: Tx) -> None:
+        for number in range(KEPT_OF_APP + 3):
+            fields = {
+                "id": MachineId(f"{number:014x}"),
+                "state": State.DESTROYED,
+                "updated_at": kept.updated_at + number,
+            }
+            gone = msgspec.structs.replace(kept, order=None, **fields)
+            tx.put(DESTROYED, gone.id, gone)
+
+    async def no_answer() -> list[MachineId]:
+        raise OSError("no answer")
+
+    await worker.store.write(fill)
+    monkeypatch.setattr(stall.rootfs, "list", no_answer)
+    with pytest.raises(OSError, match="no answer"):
+        await worker.reconciler.once()
+    assert worker.store.count(DESTROYED) == KEPT_OF_APP
+    assert worker.store.sizes(DESTROYED)[0][0] == f"{3:014x}"

@@ -188,15 +188,15 @@ class Archivist:
     async def _due(self) -> AsyncIterator[MachineId]:
         """In pages, so that a store full of destroyed machines keeps nobody waiting."""
         store, after = self._store, None
-        while histories_waiting(store) and (page := list(store.scan(DESTROYED, after=after, limit=_PAGE))):
-            for key, record in page:
-                if self._is_due(store, record.id):
-                    yield record.id
+        while histories_waiting(store) and (page := store.sizes(DESTROYED, after=after, limit=_PAGE)):
+            for key, _ in page:
+                if self._is_due(store, MachineId(key)):
+                    yield MachineId(key)
                 after = key
             await anyio.lowlevel.checkpoint()
 
     def _is_due(self, reader: Reader, machine_id: MachineId) -> bool:
-        if reader.get(DESTROYED, machine_id) is None or reader.get(ARCHIVED, machine_id) is not None:
+        if reader.get(ARCHIVED, machine_id) is not None or not reader.sizes(DESTROYED, machine_id, limit=1):
             return False
         if journal.active(reader, machine_resource(machine_id)) is not None:
             return False  # its last word is not spoken

@@ -57,6 +57,11 @@ class Reader(Protocol):
 
     def count(self, bucket: Bucket[T], prefix: str = "") -> int: ...
 
+    def sizes(
+        self, bucket: Bucket[Any], prefix: str = "", *, after: str | None = None, limit: int | None = None
+    ) -> list[tuple[str, int]]:
+        """The keys that `scan` has, in its order, each with the number of bytes of its value. No value is read."""
+
 
 class Tx(Reader, Protocol):
     """A transaction under way. It reads its own writes. Raising out of the function rolls it back alone."""

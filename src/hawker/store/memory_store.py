@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -99,6 +99,14 @@ class _View:
     def count(self, bucket: Bucket[T], prefix: str = "") -> int:
         low, high = self._pairs(bucket.name).range(prefix)
         return high - low
+
+    def sizes(
+        self, bucket: Bucket[Any], prefix: str = "", *, after: str | None = None, limit: int | None = None
+    ) -> list[tuple[str, int]]:
+        pairs = self._pairs(bucket.name)
+        low, high = pairs.range(prefix)
+        low = low if after is None else max(low, bisect_right(pairs.keys, after))
+        return [(key, len(pairs.values[key])) for key in pairs.keys[low:high][:limit]]
 
     def _pairs(self, name: str) -> _Pairs:
         return self._buckets.setdefault(name, _Pairs())

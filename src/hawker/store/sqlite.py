@@ -60,6 +60,7 @@ _PUT = "INSERT INTO pairs VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET value = 
 _DELETE = "DELETE FROM pairs WHERE bucket = ? AND key = ?"
 _COUNT = "SELECT count(*) FROM pairs WHERE bucket = ? AND key >= ? AND key < ?"
 _SCAN = "SELECT key, value FROM pairs WHERE bucket = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
+_SIZES = "SELECT key, length(value) FROM pairs WHERE bucket = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
 _SCAN_BACK = "SELECT key, value FROM pairs WHERE bucket = ? AND key >= ? AND key < ? ORDER BY key DESC LIMIT ?"
 _PULSE = "UPDATE pulse SET beats = beats + 1"
 
@@ -128,6 +129,12 @@ class SqliteStore:
     def count(self, bucket: Bucket[T], prefix: str = "") -> int:
         with _translated():
             return self._reader.count(bucket, prefix)
+
+    def sizes(
+        self, bucket: Bucket[Any], prefix: str = "", *, after: str | None = None, limit: int | None = None
+    ) -> list[tuple[str, int]]:
+        with _translated():
+            return self._reader.sizes(bucket, prefix, after=after, limit=limit)
 
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
@@ -250,6 +257,14 @@ class _View:
     def count(self, bucket: Bucket[T], prefix: str = "") -> int:
         counted: int = self.connection.execute(_COUNT, (bucket.name, *_range(prefix))).get
         return counted
+
+    def sizes(
+        self, bucket: Bucket[Any], prefix: str = "", *, after: str | None = None, limit: int | None = None
+    ) -> list[tuple[str, int]]:
+        low, high = _range(prefix)  # a length is in the row's head: the value's further pages are not touched
+        bounds = (bucket.name, low if after is None else max(low, after.encode() + b"\0"), high)
+        rows: list[Any] = self.connection.execute(_SIZES, (*bounds, -1 if limit is None else limit)).fetchall()
+        return [(key.decode(), size) for key, size in rows]
 
 
 class _Transaction(_View):

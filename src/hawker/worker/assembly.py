@@ -38,6 +38,7 @@ from hawker.worker.operations import Operations
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.reconcile.detect import Look
 from hawker.worker.reconcile.findings import Finding
+from hawker.worker.reconcile.gone import GoneMachines
 from hawker.worker.reconcile.repair import Repairs
 from hawker.worker.reconcile.volumes import VolumeLook, VolumeRepairs
 from hawker.worker.restored import InstanceAdoption
@@ -194,7 +195,7 @@ def adoption_of(worker: AssembledWorker) -> InstanceAdoption:
 
 
 def reconciler_of(worker: AssembledWorker) -> Reconciler:
-    deps, runner = worker.deps, worker.runner
+    deps, runner, gone = worker.deps, worker.runner, GoneMachines()
     look = Look(
         deps.store,
         lambda digest: deps.images.find(digest) is not None,
@@ -206,6 +207,7 @@ def reconciler_of(worker: AssembledWorker) -> Reconciler:
         deps.enforcer,
         deps.archive,
         VolumeLook(deps.store, deps.driver, deps.disks),
+        gone,
     )
     repairs = Repairs(
         deps.store,
@@ -230,6 +232,7 @@ def reconciler_of(worker: AssembledWorker) -> Reconciler:
         runner,
         look,
         repairs,
+        gone,
     )
 
 

@@ -5,10 +5,11 @@ order and bounded. All are kept by changing them in the transaction that changes
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from hawker.clock import Clock
 from hawker.errors import AlreadyExists, NotFound
@@ -46,6 +47,9 @@ from hawker.worker.changes import Changes
 EVENTS_KEPT = 256
 VERSIONS_KEPT, VERSIONS_KEPT_BYTES = 64, 4 << 20  # of a machine
 _KEYS_AT_ONCE = 500
+
+
+_RECORDS_AT_ONCE = 16  # each up to a MiB
 
 
 class Happened(ValueObject, frozen=True):
@@ -298,6 +302,18 @@ class MachineTable:
 
     def _announce(self, tx: Tx, machine_id: MachineId) -> None:
         tx.on_commit(lambda: self.changes.notify(machine_id))
+
+
+async def all_machines(reader: Reader) -> AsyncIterator[MachineRecord]:
+    """Every machine of the node, in the order of their ids; lets others run in between. A reader that is no snapshot
+    has each as it is when it is read."""
+    after: str | None = None
+    while page := list(reader.scan(MACHINES, after=after, limit=_RECORDS_AT_ONCE)):
+        for _, record in page:
+            yield record
+        after = page[-1][0]
+        if len(page) == _RECORDS_AT_ONCE:
+            await checkpoint()
 
 
 def order_key(app: AppName, order: OrderId) -> str:

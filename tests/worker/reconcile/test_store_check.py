@@ -14,6 +14,7 @@ from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.store.contract import Bucket, Tx
 from hawker.worker.reconcile import Finding, Kind
+from hawker.worker.reconcile.gone import GoneMachines
 from hawker.worker.reconcile.store_check import audit, set_right
 from tests.sim.moves.fleets import played_fleet
 
@@ -38,7 +39,9 @@ async def test_the_books_of_a_healthy_worker_are_right(worker: SimWorker) -> Non
     gone = await worker.started()
     await worker.destroy(gone, force=True)
     await worker.at_rest()
-    assert await audit(worker.store, worker.machines()) == []
+    gone_ones = await GoneMachines().read(worker.store)
+    assert set(gone_ones) == {gone}
+    assert await audit(worker.store, worker.machines(), gone_ones) == []
     before = {bucket: dict(worker.store.scan(bucket)) for bucket in (BY_APP, BY_NAME, BY_IPV4, BY_ORDER)}
     await worker.store.write(set_right)
     assert {bucket: dict(worker.store.scan(bucket)) for bucket in before} == before

@@ -29,7 +29,7 @@ class StoreOver:
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
-        self.get, self.scan, self.count = inner.get, inner.scan, inner.count
+        self.get, self.scan, self.count, self.sizes = inner.get, inner.scan, inner.count, inner.sizes
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         return self._inner.snapshot()
@@ -46,7 +46,7 @@ class TxOver:
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
-        self.get, self.scan, self.count = tx.get, tx.scan, tx.count
+        self.get, self.scan, self.count, self.sizes = tx.get, tx.scan, tx.count, tx.sizes
 
 
 T = TypeVar("T")

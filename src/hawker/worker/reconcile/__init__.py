@@ -4,22 +4,22 @@
 it may mend by itself, an operator what is asked for.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
-
-from anyio.lowlevel import checkpoint
 
 from hawker.archive.archive import Archive
 from hawker.clock import Clock
 from hawker.containment import UNFORESEEN, contained
 from hawker.errors import HawkerError
+from hawker.fsm import journal
 from hawker.fsm.runner import Runner
 from hawker.history.archivist import history_resource
-from hawker.ids import MachineId, VolumeId
+from hawker.ids import AppName, MachineId, VolumeId
 from hawker.log import bind
+from hawker.record.app import APPS
 from hawker.record.deploy import DEPLOY_KIND
-from hawker.record.machine import ARCHIVED, DESTROYED, machine_resource
+from hawker.record.machine import ARCHIVED, machine_resource
 from hawker.record.move import INCOMING_KIND, SNAPSHOTS_KIND
 from hawker.record.volume import GONE_VOLUMES, backup_resource, volume_resource
 from hawker.settings import Settings
@@ -29,12 +29,12 @@ from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
 from hawker.worker.lifecycle.pull import IMAGE
 from hawker.worker.reconcile.detect import Look
 from hawker.worker.reconcile.findings import Finding, Kind, Mender
+from hawker.worker.reconcile.gone import GoneMachines, outlived
 from hawker.worker.reconcile.repair import Repairs
 from hawker.worker.table import MachineTable
 
 _log = bind("hawker.reconcile")
 
-_PAGE = 200
 _BY_NODE = frozenset({Mender.NODE})
 
 __all__ = ["Finding", "Kind", "Mended", "Mender", "Reconciler"]
@@ -65,6 +65,7 @@ class Reconciler:
         runner: Runner[Any],
         look: Look,
         repairs: Repairs,
+        gone: GoneMachines,
     ) -> None:
         self._store = store
         self._table = table
@@ -76,6 +77,7 @@ class Reconciler:
         self._runner = runner
         self._look = look
         self._repairs = repairs
+        self._gone = gone
 
     async def serve(self, every_s: float) -> None:
         while True:
@@ -87,7 +89,13 @@ class Reconciler:
             await self._clock.sleep(every_s)
 
     async def once(self) -> list[Finding]:
-        """Find and repair, then drop what is too old to keep. A repair that fails is tried again next time."""
+        """Drop what is too old or too much to keep, then find and repair: what is dropped need not be compared, and a
+        comparison that fails keeps nothing. A repair that fails is tried again next time."""
+        with contained("what is too old is dropped"):
+            try:
+                await self._forget_gone()
+            except (HawkerError, OSError) as error:
+                _log.error("cannot forget destroyed machines", extra={"error": str(error)})
         mended = await self.mend(_BY_NODE)
         await self._tidy()
         return [each.finding for each in mended]
@@ -119,14 +127,12 @@ class Reconciler:
         return Mended(finding, tried=True, error=UNFORESEEN)
 
     async def _tidy(self) -> None:
-        """Give back space: removed layers, unused bridges, machines destroyed and images pulled long ago."""
+        """Give back space: removed layers, unused bridges, volumes deleted and images pulled long ago."""
         sweeps: list[Callable[[], Awaitable[None]]] = []
         sweeps += [self._rootfs.sweep] if self._rootfs is not None else []
         sweeps += [self._networks.sweep] if self._networks is not None else []
         for sweep in sweeps:
             await sweep()
-        async for machine_id in self._outlived():
-            await self._store.write(partial(self._forget, machine_id=machine_id))
         await self._forget_volumes()
         for kind in (IMAGE, DEPLOY_KIND, INCOMING_KIND, SNAPSHOTS_KIND):
             await self._runner.prune(kind, self._settings.destroyed_kept_s)
@@ -143,17 +149,15 @@ class Reconciler:
         self._runner.forget(tx, volume_resource(volume_id))
         self._runner.forget(tx, backup_resource(volume_id))
 
-    async def _outlived(self) -> AsyncIterator[MachineId]:
-        """Machines destroyed long ago; not before their history is in the archive, if there is to be one. In pages:
-        with an archive that is away for days there may be many."""
-        store, after = self._store, ""
+    async def _forget_gone(self) -> None:
+        """Machines destroyed long ago, and the oldest beyond what is kept of an app."""
+        store, gone = self._store, await self._gone.read(self._store)
+        apps = frozenset(AppName(name) for name, _ in store.sizes(APPS))
         oldest = self._clock.now() - self._settings.destroyed_kept_s
-        while page := list(store.scan(DESTROYED, after=after, limit=_PAGE)):
-            for _, record in page:
-                if record.updated_at < oldest and self._is_kept_elsewhere(store, record.id):
-                    yield record.id
-            after, _ = page[-1]
-            await checkpoint()
+        for machine_id in outlived(gone, apps, oldest, partial(self._is_kept_elsewhere, store)):
+            resources = machine_resource(machine_id), history_resource(machine_id)
+            if all(journal.active(store, each) is None for each in resources):  # the last word is spoken
+                await store.write(partial(self._forget, machine_id=machine_id))
 
     def _is_kept_elsewhere(self, reader: Reader, machine_id: MachineId) -> bool:
         return self._archive is None or reader.get(ARCHIVED, machine_id) is not None

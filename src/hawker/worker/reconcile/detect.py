@@ -22,7 +22,7 @@ from hawker.log import bind
 from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
 from hawker.netpolicy.policies import PolicyEnforcer
 from hawker.netpolicy.policies import by_app as policies_by_app
-from hawker.record.machine import ARCHIVED, DESTROYED, MACHINES, MachineRecord, machine_resource
+from hawker.record.machine import ARCHIVED, MACHINES, MachineRecord, machine_resource
 from hawker.record.move import AWAITED, INCOMING
 from hawker.record.node import NODE
 from hawker.runtime.driver import ALIVE, Inspection, LostPart, NodeDriver, Phase
@@ -34,7 +34,9 @@ from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
 from hawker.worker.lifecycle.start import runs
 from hawker.worker.reconcile import store_check
 from hawker.worker.reconcile.findings import Finding, Kind
+from hawker.worker.reconcile.gone import GoneMachine, GoneMachines
 from hawker.worker.reconcile.volumes import VolumeLook
+from hawker.worker.table import all_machines
 
 _log = bind("hawker.reconcile")
 
@@ -73,8 +75,8 @@ class Books(ValueObject, frozen=True):
 
     machines: Mapping[MachineId, MachineRecord]
     opened: tuple[Run, ...]
-    gone: frozenset[str]
-    """Ids of machines that were destroyed and are still remembered."""
+    gone: Mapping[MachineId, GoneMachine]
+    """The machines that were destroyed and are still remembered."""
     awaited: frozenset[MachineId]  # on their way here: what was copied of them may be in its place already
 
     @property
@@ -98,6 +100,7 @@ class Look:
         enforcer: PolicyEnforcer,
         archive: Archive | None,
         volumes: VolumeLook,
+        gone: GoneMachines,
     ) -> None:
         self._store = store
         self._has_image = has_image
@@ -109,12 +112,13 @@ class Look:
         self._enforcer = enforcer
         self._archive = archive
         self._volumes = volumes
+        self._gone = gone
 
     async def findings(self) -> list[Finding]:
         listed = await self._list()
         with self._store.snapshot() as reader:
-            read = _read(reader)
-            wrong = await store_check.audit(reader, read.machines.values())
+            read = await self._read(reader)
+            wrong = await store_check.audit(reader, read.machines.values(), read.gone)
         return [
             *await self._strays(listed, read),
             *_stray_runs(read),
@@ -125,7 +129,7 @@ class Look:
             *self._lost_images(read),
             *await self._volumes.findings(),
             *wrong,
-            *self._late_histories(),
+            *self._late_histories(read.gone),
         ]
 
     async def _list(self) -> _Listed:
@@ -137,14 +141,27 @@ class Look:
             mounts=await self._rootfs.strays() if self._rootfs is not None else (),
         )
 
-    def _late_histories(self) -> list[Finding]:
+    async def _read(self, reader: Reader) -> Books:
+        """Lets others run in between: `reader` must not change."""
+        machines: dict[MachineId, MachineRecord] = {}
+        async for record in all_machines(reader):
+            machines[record.id] = record
+        coming = (each for _, each in reader.scan(INCOMING) if each.machine is not None and each.state in AWAITED)
+        return Books(
+            machines=machines,
+            opened=tuple(journal.open_runs(reader)),
+            gone=await self._gone.read(reader),
+            awaited=frozenset(each.machine.id for each in coming if each.machine is not None),
+        )
+
+    def _late_histories(self, gone: Mapping[MachineId, GoneMachine]) -> list[Finding]:
         """That the archive, not one moment, is what they wait for: long after they might have been dropped."""
         archive = self._archive
         if archive is None or not histories_waiting(self._store):
             return []
         before = self._clock.now() - self._settings.destroyed_kept_s - LATE_S
-        gone = (record for _, record in self._store.scan(DESTROYED) if record.updated_at < before)
-        late = sum(self._store.get(ARCHIVED, record.id) is None for record in gone)
+        old = (machine_id for machine_id, each in gone.items() if each.head.updated_at < before)
+        late = sum(self._store.get(ARCHIVED, machine_id) is None for machine_id in old)
         return [Finding(Kind.LATE_HISTORIES, archive.name, f"{late} histories wait for the archive")] if late else []
 
     # What belongs to no machine.
@@ -302,20 +319,9 @@ def has_run(reader: Reader, machine_id: MachineId) -> bool:
     return next(journal.newest(reader, machine_resource(machine_id), opened=True), None) is not None
 
 
-def _read(reader: Reader) -> Books:
-    return Books(
-        machines={record.id: record for _, record in reader.scan(MACHINES)},
-        opened=tuple(journal.open_runs(reader)),
-        gone=frozenset(record.id for _, record in reader.scan(DESTROYED)),
-        awaited=frozenset(
-            each.machine.id for _, each in reader.scan(INCOMING) if each.machine is not None and each.state in AWAITED
-        ),
-    )
-
-
 def _stray_runs(read: Books) -> list[Finding]:
     """Of machines that were never there, or are gone for good. One that ends a machine may just be ending itself."""
-    known = read.machines.keys() | read.gone
+    known = read.machines.keys() | read.gone.keys()
     runs = [run for run in read.opened if run.resource.kind == "machine" and run.resource.id not in known]
     return [Finding(Kind.STRAY_RUN, run.id, f"{run.flow} of machine {run.resource.id}, which is gone") for run in runs]
 

@@ -177,6 +177,9 @@ class _Half:
     def count(self, bucket: Bucket[T], prefix: str = "") -> int:
         return self._tx.count(bucket, prefix)
 
+    def sizes(self, bucket: Bucket[Any], prefix: str = "", **options: Any) -> list[tuple[str, int]]:
+        return self._tx.sizes(bucket, prefix, **options)
+
     def put(self, bucket: Bucket[T], key: str, value: T) -> None:
         self._change(bucket, key, value)
 
