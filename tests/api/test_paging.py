@@ -1,14 +1,17 @@
-from itertools import count
+from itertools import count, product
 
 import pytest
+from anyio import create_task_group
+from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.api.bounds import APPS_IN_PAGE
-from hawker.api.paging import after_of, cursor_after, page_of
+from hawker.api.paging import after_of, cursor_after, page_found, page_of
 from hawker.api.route import Page
 from hawker.errors import BadRequest
 
+pytestmark = pytest.mark.anyio
 LETTERS = tuple("abcde")
 
 
@@ -62,3 +65,28 @@ def test_no_cursor_is_before_everything() -> None:
 def test_a_cursor_that_nobody_gave_out_is_refused(text: str) -> None:
     with pytest.raises(BadRequest):
         after_of(text)
+
+
+async def test_a_page_that_is_found_is_the_page_of_the_list() -> None:
+    there = {"b": 2, "d": 4, "e": 5}
+    for limit, cursor in product((None, 1, 2, 3), (None, cursor_after("b"), cursor_after("e"))):
+        page = page_of(there, str, limit, cursor)
+        wanted = Page(tuple(there[key] for key in page.items), next_cursor=page.next_cursor)
+        assert await page_found(LETTERS, there.get, limit, cursor, most=5) == wanted
+    with pytest.raises(BadRequest, match="limit"):
+        await page_found(LETTERS, there.get, 6, None, most=5)
+
+
+async def test_others_run_while_a_page_is_found() -> None:
+    keys, turns = [f"{number:03d}" for number in range(200)], list[int]()
+
+    async def take_turns() -> None:
+        while True:
+            await checkpoint()
+            turns.append(1)
+
+    async with create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        assert await page_found(keys, lambda key: None, 5, None, most=5) == Page(())
+        tasks.cancel_scope.cancel()
+    assert len(turns) >= 10

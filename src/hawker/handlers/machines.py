@@ -5,11 +5,13 @@ Changes of metadata need no lease and make no new version (contract 3.2, 3.4).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from heapq import merge
 
 import msgspec
 from anyio.lowlevel import checkpoint
 
+from hawker.api.bounds import APPS_IN_PAGE
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import Ok
 from hawker.api.contract.machine import (
@@ -41,7 +43,7 @@ from hawker.api.contract.machine import (
 )
 from hawker.api.contract.run import MACHINE_HISTORY, HistoryParams, Kept, MachineHistory
 from hawker.api.handlers import Handlers
-from hawker.api.paging import after_of, page_of
+from hawker.api.paging import after_of, page_found
 from hawker.api.route import Call, NoQuery, Page
 from hawker.archive.archive import Archive
 from hawker.archive.history_file import History
@@ -55,8 +57,8 @@ from hawker.netpolicy.policies import PolicyEnforcer
 from hawker.permission import Action, Attempt
 from hawker.record import views
 from hawker.record.app import APPS, org_of
-from hawker.record.machine import EventRecord, MachineRecord, MachineTarget, VersionRecord
-from hawker.store.contract import Reader, Store, Tx
+from hawker.record.machine import BY_APP, DESTROYED, EventRecord, MachineRecord, MachineTarget, VersionRecord
+from hawker.store.contract import Reader, Store, Tx, keys_of
 from hawker.volume import attachment
 from hawker.worker import leases
 from hawker.worker.apps import AppTable
@@ -88,7 +90,7 @@ class MachineFinder:
 
 _EVENTS_IN_MACHINE = 20
 _MOST_EVENTS = 50
-_SHOWN_AT_ONCE = 250
+_SHOWN_AT_ONCE = 32
 
 
 class MachineHandlers:
@@ -116,21 +118,17 @@ class MachineHandlers:
         app = parts.apps.get(parts.deps.store, call.params.app_name)
         show = self._summary if query.summary else self.show
         with parts.deps.store.snapshot() as reader:
-            matching = (record for record in self._beyond(reader, app.name, query) if _matches(record, query))
-            page = page_of(matching, lambda record: record.id, query.limit, query.cursor)
+            find = partial(self._listed, reader, app.name, query)
+            page = await page_found(_ids(reader, app.name, query), find, query.limit, query.cursor, most=APPS_IN_PAGE)
             shown: list[Machine] = []
             for records in _batches(page.items):
                 shown += [show(record, reader=reader, with_lease=query.include_leases) for record in records]
                 await checkpoint()  # so that a long list holds up nobody else
         return Page(tuple(shown), next_cursor=page.next_cursor)
 
-    def _beyond(self, reader: Reader, app: AppName, query: ListMachinesQuery) -> Iterator[MachineRecord]:
-        """The app's machines after the cursor, by id."""
-        table, after = self._parts.deps.table, after_of(query.cursor)
-        there = table.of_app(reader, app, after)
-        if not query.include_deleted:
-            return there
-        return merge(there, table.destroyed_of_app(reader, app, after), key=lambda record: record.id)
+    def _listed(self, reader: Reader, app: AppName, query: ListMachinesQuery, machine_id: str) -> MachineRecord | None:
+        record = self._parts.deps.table.listed(reader, app, MachineId(machine_id))
+        return record if record is not None and _matches(record, query) else None
 
     async def update(self, call: Call[MachineParams, NoQuery, UpdateMachineRequest]) -> Machine:
         parts, body = self._parts, call.body
@@ -226,6 +224,13 @@ class MachineHandlers:
 
     def _versions(self, record: MachineRecord) -> list[VersionRecord]:
         return self._parts.deps.table.versions(self._parts.deps.store, record.id)
+
+
+def _ids(reader: Reader, app: AppName, query: ListMachinesQuery) -> Iterator[str]:
+    """Of the app's machines after the cursor, in order; of those that are gone, if asked for, of all apps."""
+    after = after_of(query.cursor)
+    there = keys_of(reader, BY_APP, f"{app}/", after=after)
+    return merge(there, keys_of(reader, DESTROYED, after=after)) if query.include_deleted else there
 
 
 def _matches(record: MachineRecord, query: ListMachinesQuery) -> bool:

@@ -1,6 +1,7 @@
 """Answers about what an organization has, over all its apps, and about quotas."""
 
 from collections.abc import Iterator
+from functools import partial
 from heapq import merge
 
 import msgspec
@@ -25,16 +26,17 @@ from hawker.api.contract.org import (
 )
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers, answers
-from hawker.api.paging import after_of, page_of
+from hawker.api.paging import after_of, page_found
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.config import with_guest
 from hawker.errors import NotFound
 from hawker.ids import AppName
+from hawker.machine import State
 from hawker.permission import Action, Attempt
 from hawker.quota.quotas import Quotas
 from hawker.record.machine import DESTROYED, MACHINES, MachineRecord
 from hawker.record.org import Amount, QuotaRecord, QuotaRule
-from hawker.store.contract import Reader, Store
+from hawker.store.contract import Bucket, Reader, Store, keys_of
 from hawker.worker.apps import AppTable
 
 
@@ -48,8 +50,8 @@ class OrgHandlers:
         query, limit = call.query, IN_PAGE if call.query.limit is None else call.query.limit
         apps = readable_apps(self._apps, call.params.org_slug, call.grant)
         with self._store.snapshot() as reader:
-            there = (record for record in _beyond(reader, query) if record.app in apps and _matches(record, query))
-            page = page_of(there, lambda record: record.id, limit, query.cursor, most=IN_PAGE)
+            find = partial(_find, reader, apps, query)
+            page = await page_found(_ids(reader, query), find, limit, query.cursor, most=IN_PAGE)
         last = page.items[-1] if page.items else None
         return OrgMachines(
             machines=tuple(_shown(record, summary=query.summary) for record in page.items),
@@ -66,17 +68,33 @@ def readable_apps(apps: AppTable, org: str, grant: Grant) -> frozenset[AppName]:
     return frozenset(name for name in named if grant.permits(Attempt(Action.READ, org=org, app=name)))
 
 
-def _beyond(reader: Reader, query: OrgMachinesQuery) -> Iterator[MachineRecord]:
-    """Every machine after the cursor, by id."""
-    after = after_of(query.cursor)
-    there = (record for _, record in reader.scan(MACHINES, after=after))
-    if not query.include_deleted:
-        return there
-    gone = (record for _, record in reader.scan(DESTROYED, after=after))
-    return merge(there, gone, key=lambda record: record.id)
+def _ids(reader: Reader, query: OrgMachinesQuery) -> Iterator[str]:
+    """Of every machine after the cursor, in order."""
+    there, gone = (keys_of(reader, bucket, after=after_of(query.cursor)) for bucket in (MACHINES, DESTROYED))
+    return merge(there, gone) if query.include_deleted else there
 
 
-def _matches(record: MachineRecord, query: OrgMachinesQuery) -> bool:
+class _Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides whether a machine is in the list: its config is read only if it is."""
+
+    app: AppName
+    state: State
+    region: str
+    updated_at: float
+
+
+_HEADS = tuple((Bucket(bucket.name, _Head), bucket) for bucket in (MACHINES, DESTROYED))
+
+
+def _find(reader: Reader, apps: frozenset[AppName], query: OrgMachinesQuery, machine_id: str) -> MachineRecord | None:
+    for heads, bucket in _HEADS:
+        head = reader.get(heads, machine_id)
+        if head is not None:
+            return reader.get(bucket, machine_id) if head.app in apps and _matches(head, query) else None
+    return None
+
+
+def _matches(record: _Head, query: OrgMachinesQuery) -> bool:
     since = None if query.updated_after is None else query.updated_after.timestamp()
     return (
         (not query.state or record.state in query.state)

@@ -20,6 +20,8 @@ from hawker.value_object import ValueObject
 T = TypeVar("T")
 R = TypeVar("R")
 
+_KEYS_AT_ONCE = 500
+
 
 class Durability(Enum):
     """`DURABLE` is on disk (fsync) before `write` returns. `ORDERED` is visible at once, applied in order, and on disk
@@ -61,6 +63,14 @@ class Reader(Protocol):
         self, bucket: Bucket[Any], prefix: str = "", *, after: str | None = None, limit: int | None = None
     ) -> list[tuple[str, int]]:
         """The keys that `scan` has, in its order, each with the number of bytes of its value. No value is read."""
+
+
+def keys_of(reader: Reader, bucket: Bucket[Any], prefix: str = "", *, after: str = "") -> Iterator[str]:
+    """The keys with the prefix that come after `after`, in order, without it; read as they are asked for."""
+    last = prefix + after
+    while page := reader.sizes(bucket, prefix, after=last, limit=_KEYS_AT_ONCE):
+        yield from (key.removeprefix(prefix) for key, _ in page)
+        last, _ = page[-1]
 
 
 class Tx(Reader, Protocol):

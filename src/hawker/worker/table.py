@@ -116,9 +116,14 @@ class MachineTable:
                     yield record
             last = keys[-1][0]
 
-    def destroyed_of_app(self, reader: Reader, app: AppName, after: str = "") -> Iterator[MachineRecord]:
-        """The machines of `app` that are gone and not yet forgotten, as `of_app` has those that are there."""
-        return (record for _, record in reader.scan(DESTROYED, after=after) if record.app == app)
+    def listed(self, reader: Reader, app: AppName, machine_id: MachineId) -> MachineRecord | None:
+        """The machine if it belongs to `app`, also when it is gone and not yet forgotten. What is gone is read whole
+        only where it does."""
+        record = reader.get(MACHINES, machine_id)
+        if record is None:
+            owner = reader.get(_OWNERS, machine_id)
+            record = reader.get(DESTROYED, machine_id) if owner is not None and owner.app == app else None
+        return record if record is not None and record.app == app else None
 
     def used(self, reader: Reader) -> Resources:
         return used(reader)
@@ -321,6 +326,11 @@ def order_key(app: AppName, order: OrderId) -> str:
     return f"{app}/{order}"
 
 
+class _Owner(msgspec.Struct, frozen=True, kw_only=True):
+    app: AppName
+
+
+_OWNERS = Bucket(DESTROYED.name, _Owner)
 _SIZED = Bucket(VERSIONS.name, msgspec.Raw)  # whose values are not read
 _OF_MACHINE = tuple(Bucket(each, msgspec.Raw) for each in (EVENTS.name, VERSIONS.name, PINNED.name))
 
