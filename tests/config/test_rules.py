@@ -110,6 +110,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"files": [{"guest_path": f"/{n}"} for n in range(257)]}, "config.files has more than 256"),
     ({"metadata": {"": "x"}}, "config.metadata has an empty key"),
     ({"metadata": {"a": "x" * 65_536}}, "config.metadata is larger"),
+    ({"metadata": {f"k{number}": "v" for number in range(1001)}}, "config.metadata has more than 1000 keys"),
+    ({"env": {f"K{number}": "" for number in range(2001)}}, "config.env has more than 2000 variables"),
+    (
+        {"processes": [{"env": {"A": "x" * 65_000, "B": "x" * 60_000}}] * 5},
+        "config.env and all other fields, but for the contents of files, are larger than 524288 bytes together",
+    ),
     ({"metadata": {"a": "\x01" * 65_000}}, "config.metadata is larger than 131072 bytes as JSON"),
     ({"checks": {"n" * 256: {"type": "tcp", "port": 1}}}, "config.checks: a name may have 255 characters"),
     ({"checks": {"servicecheck-00-tcp-1": {"type": "tcp", "port": 1}}}, "config.checks.servicecheck-00-tcp-1: names"),

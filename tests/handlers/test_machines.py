@@ -2,7 +2,9 @@ import re
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
+from anyio.lowlevel import checkpoint
 
 from hawker.api.contract.app import DELETE_APP, AppParams
 from hawker.api.contract.machine import (
@@ -29,10 +31,13 @@ from hawker.archive.failure import ArchiveDamaged
 from hawker.errors import BadRequest, NotFound, Unavailable, Unprocessable, WrongState
 from hawker.handlers.assembly import worker_handlers
 from hawker.handlers.machines import MachineFinder, target_of
+from hawker.ids import AppName, MachineId
 from hawker.machine import State
 from hawker.permission import Attempt
+from hawker.record.machine import DESTROYED
 from hawker.sim.node.sim_worker import APP, SimWorker, params
 from hawker.sim.node.world import MemoryWorld
+from hawker.store.contract import Tx
 
 pytestmark = pytest.mark.anyio
 
@@ -341,3 +346,27 @@ async def test_a_machine_that_is_gone_takes_no_metadata(worker: SimWorker) -> No
     with pytest.raises(NotFound, match="machine not found"):
         await worker.set_metadata(machine_id, "a", "2")
     assert await worker.api.call(LIST_METADATA, params=params(machine_id)) == {"a": "1"}
+
+
+async def test_others_run_while_an_app_is_listed_beside_many_destroyed_machines(worker: SimWorker) -> None:
+    made = worker.record(await worker.stopped())
+
+    def fill(tx: Tx) -> None:
+        for number in range(320):
+            gone = msgspec.structs.replace(made, id=MachineId(f"{number:014x}"), app=AppName("other"))
+            tx.put(DESTROYED, gone.id, gone)
+
+    await worker.store.write(fill)
+    turns = list[int]()
+
+    async def take_turns() -> None:
+        while True:
+            await checkpoint()
+            turns.append(1)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        page = await _list(worker, include_deleted=True)
+        tasks.cancel_scope.cancel()
+    assert [each.id for each in page.items] == [made.id]
+    assert len(turns) >= 20

@@ -2,6 +2,8 @@ from functools import partial
 
 import msgspec
 import pytest
+from anyio import create_task_group
+from anyio.lowlevel import checkpoint
 
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig
@@ -14,7 +16,7 @@ from hawker.record.machine import BY_APP, BY_NAME, Previous
 from hawker.store.contract import Tx
 from hawker.store.memory_store import MemoryStore
 from hawker.worker.changes import Changes
-from hawker.worker.table import EVENTS_KEPT, VERSIONS_KEPT, VERSIONS_KEPT_BYTES, Happened, MachineTable
+from hawker.worker.table import EVENTS_KEPT, VERSIONS_KEPT, VERSIONS_KEPT_BYTES, Happened, MachineTable, all_machines
 from tests.worker.machines import NOW, machine
 
 pytestmark = pytest.mark.anyio
@@ -168,3 +170,35 @@ async def test_a_version_is_greater_than_all_before_it_though_the_clock_was_set_
         clock.advance(-3600)
     assert made == sorted(set(made))
     assert [version.version for version in table.versions(store, record.id)] == made[::-1]
+
+
+async def test_others_run_while_all_machines_are_read(store: MemoryStore, table: MachineTable) -> None:
+    def fill(tx: Tx) -> None:
+        for number in range(100):
+            table.insert(tx, machine(f"{number:03d}"))
+
+    await store.write(fill)
+    seen, turns = list[str](), list[int]()
+
+    async def take_turns() -> None:
+        while True:
+            await checkpoint()
+            turns.append(len(seen))
+
+    async with create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        async for record in all_machines(store):
+            seen.append(record.id)
+        tasks.cancel_scope.cancel()
+    assert seen == [f"{number:03d}" for number in range(100)]
+    assert len(turns) >= 5 and max(turns[i + 1] - turns[i] for i in range(4)) <= 16
+
+
+async def test_a_machine_that_is_gone_is_listed_in_its_own_app_only(store: MemoryStore, table: MachineTable) -> None:
+    record = machine()
+    await store.write(lambda tx: table.insert(tx, record))
+    assert table.listed(store, STALL, record.id) == record
+    await store.write(lambda tx: table.remove(tx, record, Happened("destroy", "destroyed")))
+    gone = table.listed(store, STALL, record.id)
+    assert gone is not None and gone.state is State.DESTROYED
+    assert table.listed(store, AppName("other"), record.id) is None

@@ -77,7 +77,7 @@ def _asked(path: str, secrets: Iterable[MachineSecret]) -> Iterator[tuple[str, s
 # Signals by the names and numbers that clients send.
 
 MAX_IMAGE_CHARS = 1024
-MAX_ENV_BYTES = 128 * 1024
+MAX_ENV, MAX_ENV_BYTES = 2000, 128 * 1024
 MAX_ARGV_BYTES = 128 * 1024
 MAX_FILES, MAX_FILES_BYTES = 256, 1024 * 1024
 MAX_CONTENTS_BYTES = 4 << 20  # of files, wherever their content is from, that are not uploaded: what a pilot is given
@@ -138,6 +138,9 @@ def env_complaints(path: str, env: dict[str, str] | None) -> Iterator[str]:
     """The complaints about variables. What is too large is looked at no further: the event loop waits meanwhile."""
     if bytes_of(env) > MAX_ENV_BYTES:
         yield f"{path} is larger than {MAX_ENV_BYTES} bytes"
+        return
+    if len(env or {}) > MAX_ENV:
+        yield f"{path} has more than {MAX_ENV} variables"
         return
     for key, value in (env or {}).items():
         if not key or "=" in key or "\0" in key:

@@ -311,9 +311,11 @@ def _growth(mount: Mount) -> Iterator[str]:
 _ONE = "its machines hold one container"
 MAX_CPUS = 1024
 MIN_MEMORY_MIB, MAX_MEMORY_MIB = 32, 16 * 1024 * 1024
-MAX_METADATA_BYTES = 64 * 1024
+MAX_METADATA, MAX_METADATA_BYTES = 1000, 64 * 1024
 MAX_METADATA_JSON_BYTES = 128 * 1024
 """All nodes of a region know a machine's metadata as JSON, where a control character has six bytes."""
+MAX_CONFIG_BYTES = 512 * 1024
+"""A config in the store, where the contents of files are not counted."""
 MAX_CHECK_NAME = 255
 MAX_PROCESSES = 16
 
@@ -362,6 +364,15 @@ def validate_metadata(metadata: dict[str, str]) -> None:
         raise Unprocessable(complaint)
 
 
+def _bulk(config: MachineConfig) -> Iterator[str]:
+    """Whoever reads the machine's record decodes all of it, in the event loop."""
+    files = (*(config.files or ()), *(file for each in config.containers or () for file in each.files or ()))
+    size_bytes = len(msgspec.msgpack.encode(config)) - sum(len(file.raw_value or "") for file in files)
+    if size_bytes > MAX_CONFIG_BYTES:
+        what = "env and all other fields, but for the contents of files,"
+        yield f"{what} are larger than {MAX_CONFIG_BYTES} bytes together"
+
+
 def _image(config: MachineConfig) -> Iterator[str]:
     """A machine with containers needs none of its own: it is what those are made from that name none."""
     if config.image or not config.containers:
@@ -407,7 +418,9 @@ def _files(config: MachineConfig) -> Iterator[str]:
 def _metadata(config: MachineConfig) -> Iterator[str]:
     if any(not key for key in config.metadata or {}):
         yield "metadata has an empty key"
-    if bytes_of(config.metadata) > MAX_METADATA_BYTES:
+    if len(config.metadata or {}) > MAX_METADATA:
+        yield f"metadata has more than {MAX_METADATA} keys"
+    elif bytes_of(config.metadata) > MAX_METADATA_BYTES:
         yield f"metadata is larger than {MAX_METADATA_BYTES} bytes"
     elif len(msgspec.json.encode(config.metadata)) > MAX_METADATA_JSON_BYTES:
         yield f"metadata is larger than {MAX_METADATA_JSON_BYTES} bytes as JSON"
@@ -456,4 +469,5 @@ _RULES: tuple[Callable[[MachineConfig], Iterator[str]], ...] = (
     service_rules.standbys,
     container_rules.containers,
     container_rules.volumes,
+    _bulk,
 )

@@ -241,10 +241,19 @@ def kept_for(record: MachineRecord, config: MachineConfig) -> tuple[Gpu, ...]:
     return assigned(demand_of(config), claimed_by(record))
 
 
+class _OnNetwork(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine's record, without what takes long to read."""
+
+    network: Network
+
+
+_NETWORKS = Bucket(MACHINES.name, _OnNetwork)
+
+
 def networks_here(reader: Reader) -> frozenset[int]:
     """The private networks that have machines on this node, or people's computers that come in through it."""
     peers = (record.network_id for _, record in reader.scan(WIREGUARD_PEERS))
-    return frozenset((*(record.network.network_id for _, record in reader.scan(MACHINES)), *peers))
+    return frozenset((*(record.network.network_id for _, record in reader.scan(_NETWORKS)), *peers))
 
 
 def counted(gpus: Iterable[Gpu]) -> dict[str, int]:

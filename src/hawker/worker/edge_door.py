@@ -57,11 +57,12 @@ from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineT
 from hawker.route_question import RouteExplained
 from hawker.secret.certificates import Certificates
 from hawker.settings import EVERY_ADDRESS
-from hawker.store.contract import Reader
+from hawker.store.contract import Reader, keys_of
 from hawker.value_object import ValueObject
 from hawker.worker.changes import Changes
 from hawker.worker.edge_line import EdgeLine, EdgeLink, Unsaid
 from hawker.worker.operations import Operations
+from hawker.worker.table import all_machines
 
 IDLE = "hawker_idle_s"
 _SHORTEST_IDLE_S, _LONGEST_IDLE_S = 10.0, 86_400.0
@@ -199,11 +200,10 @@ class EdgeDoor:
         unsaid.retell()
         while True:
             whole, noted = unsaid.take()
-            if whole:
-                records: Iterator[MachineRecord | None] = (record for _, record in self._store.scan(MACHINES))
-            else:
-                records = (self._store.get(MACHINES, machine_id) for machine_id in noted)
+            records = (self._store.get(MACHINES, machine_id) for machine_id in noted)
             if self._far or any(record is not None and self._is_served(record) for record in records):
+                return
+            if whole and any([self._is_served(record) async for record in all_machines(self._store)]):
                 return
             await unsaid.wait()
 
@@ -286,7 +286,8 @@ class EdgeDoor:
         if not link.hears_parts:
             await link.send(self.whole())
             return
-        for part in in_parts(self._beginning(), self._machines(), self._sealed()):
+        near = [record.id async for record in all_machines(self._store) if _has_route(record)]
+        for part in in_parts(self._beginning(), self._machines(near), self._sealed()):
             await link.send(part)
 
     def _news(self, noted: Iterable[MachineId]) -> Iterator[MachineChanged | MachineGone]:
@@ -300,7 +301,7 @@ class EdgeDoor:
 
     def whole(self) -> AllMachines:
         """The state with which a connection begins, in one message."""
-        machines, sealed = tuple(self._machines()), tuple(self._sealed())
+        machines, sealed = tuple(self._machines(map(MachineId, keys_of(self._store, MACHINES)))), tuple(self._sealed())
         return msgspec.structs.replace(self._beginning(), machines=machines, certificates=sealed)
 
     def _beginning(self) -> AllMachines:
@@ -317,11 +318,10 @@ class EdgeDoor:
             domain=self._host.domain,
         )
 
-    def _machines(self) -> Iterator[MachineRoute]:
+    def _machines(self, near: Iterable[MachineId]) -> Iterator[MachineRoute]:
         """Each as it is when it is asked for: what changes meanwhile is told after all of them."""
         if self._api is not None:
             yield self._api
-        near = [record.id for _, record in self._store.scan(MACHINES) if _has_route(record)]
         for machine_id in dict.fromkeys((*near, *self._far)):
             record = self._store.get(MACHINES, machine_id)
             route = self._far.get(machine_id) if record is None or not _has_route(record) else self._route(record)

@@ -2,7 +2,7 @@
 It is a file, so that the resolver goes on while the daemon is away; the records are the truth.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -37,6 +37,7 @@ from hawker.secret.certificates import Certificates, proof_name
 from hawker.store.contract import Reader
 from hawker.value_object import ValueObject
 from hawker.worker.changes import Changes
+from hawker.worker.table import all_machines
 
 _REST_OF_TIME = 30
 """The multiple of a write's time for which nothing is written after it."""
@@ -163,7 +164,7 @@ class NameBook:
         while True:
             began = self._clock.monotonic()
             try:
-                write_names(self._folder, self.known(), self._user)
+                write_names(self._folder, await self._read(), self._user)
             except OSError as error:
                 _log.error("names cannot be told to the resolver", extra={"reason": error.strerror})
                 self._news.set()
@@ -179,15 +180,25 @@ class NameBook:
         """The networks that have machines here."""
         return networks_here(self._store)
 
+    async def _read(self) -> KnownNames:
+        """As `known`, and lets others run in between: what changes meanwhile is news again."""
+        own = list[NamedMachine]()
+        async for record in all_machines(self._store):
+            own += self._named(record)
+        return self._known(own)
+
     def known(self) -> KnownNames:
+        return self._known([each for _, record in self._store.scan(MACHINES) for each in self._named(record)])
+
+    def _named(self, record: MachineRecord) -> Iterator[NamedMachine]:
+        if record.state not in GONE and record.network.private_ip.startswith("fdaa:"):
+            yield named_machine(record, self._node.id)
+
+    def _known(self, own: Sequence[NamedMachine]) -> KnownNames:
         """Own records go before what the fleet says of this node's machines."""
-        records = [record for _, record in self._store.scan(MACHINES) if record.state not in GONE]
         peers = [
             NamedPeer(name=each.name, ip=str(peer_ip(each.network_id, each.id)), here=True)
             for _, each in self._store.scan(WIREGUARD_PEERS)
-        ]
-        own = [
-            named_machine(record, self._node.id) for record in records if record.network.private_ip.startswith("fdaa:")
         ]
         apps = [named_app(record) for _, record in self._store.scan(APPS)]
         mine = {each.id for each in own}
