@@ -186,3 +186,47 @@ async def test_the_deadline_names_the_wanted_and_the_current_state() -> None:
     text = "deadline_exceeded: machine failed to reach desired state, stopped, currently started"
     with pytest.raises(DeadlineExceeded, match=text):
         await wait(Changes(), machine, wanted(("stopped",), None, None), 0.01, _none)
+
+
+async def test_a_change_is_read_once_for_all_who_wait_for_the_machine() -> None:
+    changes, reads, scans = Changes(), list[str](), list[str]()
+    record = machine(ONE, state=State.STOPPED)
+    events = [
+        EventRecord(id=EventId(f"e{n}"), type="start", status="starting", source="flyd", at=NOW) for n in range(9)
+    ]
+
+    def record_of() -> MachineRecord:
+        reads.append(record.state)
+        return record
+
+    def events_since(after: str) -> list[EventRecord]:
+        scans.append(after)
+        return [event for event in events if event.id > after]
+
+    async def wait_for_start(after: str) -> None:
+        state, _ = await wait(changes, record_of, wanted(("started",), None, after), 60, events_since)
+        assert state is State.STARTED
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(9):
+            tasks.start_soon(wait_for_start, f"e{8 - number}")
+        await LoopClock().sleep(1)
+        for version in ("V2", "V3"):
+            del reads[:], scans[:]
+            record = machine(ONE, state=State.STOPPED, version=version)
+            changes.notify(ONE)
+            await LoopClock().sleep(1)
+            assert len(reads) == 1 and len(scans) <= 2
+        del reads[:]
+        record = machine(ONE, state=State.STARTED, last_event=EventId("f"))
+        changes.notify(ONE)
+    assert reads == [State.STARTED] and changes.waiting == 0
+
+
+async def test_what_one_who_waits_has_read_is_dropped_with_the_last_of_them() -> None:
+    changes, record = Changes(), machine(ONE, state=State.STOPPED)
+    with anyio.move_on_after(1):
+        await changes.until(ONE, lambda: None if changes.record(ONE, lambda: record) else True)
+    assert changes.waiting == 0
+    changed = machine(ONE, state=State.STARTED)
+    assert changes.record(ONE, lambda: changed) == changed

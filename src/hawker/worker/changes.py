@@ -1,4 +1,6 @@
-"""Who waits for a machine to change, and how they hear of it. In memory: a waiter always re-reads the record."""
+"""Who waits for a machine to change, and how they hear of it. In memory: those who wait re-read the record after each
+change, once for all of them.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -14,11 +16,26 @@ from hawker.value_object import ValueObject
 T = TypeVar("T")
 
 
+class _Lull:
+    """The time between two changes of a machine, while somebody waits: what one of them reads holds for all."""
+
+    __slots__ = ("ended", "events", "record", "since", "waiting")
+
+    def __init__(self, waiting: int = 0) -> None:
+        self.ended = anyio.Event()
+        self.waiting = waiting
+        """The number of those who wait, from their first look to their last."""
+        self.record: MachineRecord | None = None
+        self.events: list[EventRecord] = []
+        self.since: str | None = None
+        """The event after which `events` begin; None: they were not read."""
+
+
 class Changes:
-    """The events of machines that somebody waits for, one for each; it is set and dropped at each change."""
+    """The machines that somebody waits for, each until its next change."""
 
     def __init__(self) -> None:
-        self._waiting: dict[MachineId, anyio.Event] = {}
+        self._waiting: dict[MachineId, _Lull] = {}
         self._listeners: list[Callable[[MachineId], None]] = []
 
     def listen(self, listener: Callable[[MachineId], None]) -> None:
@@ -27,31 +44,55 @@ class Changes:
 
     def notify(self, machine_id: MachineId) -> None:
         """Wake everyone who waits for this machine. Called after the commit."""
-        event = self._waiting.pop(machine_id, None)
-        if event is not None:
-            event.set()
+        lull = self._waiting.get(machine_id)
+        if lull is not None:
+            self._waiting[machine_id] = _Lull(lull.waiting)
+            lull.ended.set()
         for listener in self._listeners:
             listener(machine_id)
 
     async def until(self, machine_id: MachineId, check: Callable[[], T | None]) -> T:
         """The first answer of `check` that is not None, asked now and after each change. The caller sets a deadline."""
-        while (answer := check()) is None:
-            event = self._waiting.setdefault(machine_id, anyio.Event())
-            try:
-                await event.wait()
-            finally:
-                self._leave(machine_id, event)
-        return answer
+        self._waiting.setdefault(machine_id, _Lull()).waiting += 1
+        try:
+            while (answer := check()) is None:
+                await self._waiting[machine_id].ended.wait()
+            return answer
+        finally:
+            self._leave(machine_id)
+
+    def record(self, machine_id: MachineId, read: Callable[[], MachineRecord]) -> MachineRecord:
+        """What `read` has: for a check of `until`, read once between two changes."""
+        lull = self._waiting.get(machine_id)
+        if lull is None:
+            return read()
+        if lull.record is None:
+            lull.record = read()
+        return lull.record
+
+    def events(
+        self, machine_id: MachineId, after: str, read_after: Callable[[str], list[EventRecord]]
+    ) -> list[EventRecord]:
+        """As `record`, the events after one; read twice at most, whatever each of those who wait asks for."""
+        lull = self._waiting.get(machine_id)
+        if lull is None:
+            return read_after(after)
+        if lull.since is None or after < lull.since:
+            lull.since = after if lull.since is None else ""
+            lull.events = read_after(lull.since)
+        return [event for event in lull.events if event.id > after]
 
     @property
     def waiting(self) -> int:
         """The number of machines that somebody waits for."""
         return len(self._waiting)
 
-    def _leave(self, machine_id: MachineId, event: anyio.Event) -> None:
-        """The last who gives up takes the event with him."""
-        if not event.is_set() and event.statistics().tasks_waiting == 0:
-            self._waiting.pop(machine_id, None)
+    def _leave(self, machine_id: MachineId) -> None:
+        """The last who leaves takes what was read with him."""
+        lull = self._waiting[machine_id]
+        lull.waiting -= 1
+        if not lull.waiting:
+            del self._waiting[machine_id]
 
 
 # Waiting for a machine to reach a state: what counts as reached, and what can no longer be reached.
@@ -138,15 +179,18 @@ async def wait(
     events_since: Callable[[str], list[EventRecord]],
 ) -> tuple[State, MachineRecord]:
     """Block until reached, be it for a moment. Raises `DeadlineExceeded` with the text that clients match on."""
-    begun = record_of().last_event
+    first = record_of()
+
+    def shared_events(after: str) -> list[EventRecord]:
+        return changes.events(first.id, after, events_since)
 
     def check() -> tuple[State, MachineRecord] | None:
-        record = record_of()
-        state = reached(record, wanted, events_since, begun)
+        record = changes.record(first.id, record_of)
+        state = reached(record, wanted, shared_events, first.last_event)
         return None if state is None else (state, record)
 
     with anyio.move_on_after(timeout_s):
-        return await changes.until(record_of().id, check)
+        return await changes.until(first.id, check)
     raise DeadlineExceeded(
         f"machine failed to reach desired state, {','.join(wanted.words)}, currently {record_of().state}"
     )
