@@ -61,6 +61,13 @@ def test_an_unknown_preset_is_wrong_usage() -> None:
         flags_of("--vm-size", "huge")
 
 
+def test_second_volume_is_refused_for_a_machine_has_one_at_most() -> None:
+    volume = flags_of("-v", "data:/data").volume
+    assert volume is not None and volume.path == "/data"
+    with pytest.raises(click.BadParameter, match="at most one volume, not one each at /data and /logs"):
+        flags_of("-v", "data:/data", "--volume", "logs:/logs")
+
+
 def test_sources_are_this_process_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x").write_bytes(b"\xff")
     monkeypatch.setenv("HERE", "1")

@@ -12,10 +12,21 @@ from hawker.cli.notation import OneOf, Written, pair
 from hawker.cli.options import app_option, completed, gathered
 from hawker.config import MachineConfig
 from hawker.config.effective import PRESETS
+from hawker.config.machine import Mount
 from hawker.config.placement import SPREAD, Spread
 from hawker.config.placement import Placement as Wanted
 from hawker.config.process_rules import MAX_UPLOAD_BYTES
 from hawker.value_object import ValueObject
+
+
+def _one_volume(ctx: click.Context, param: click.Parameter, mounts: tuple[Mount, ...]) -> Mount | None:
+    """None where none was given. The last of two would take the place of the first without a word, and what a machine
+    writes to the path of that one would be lost with its root filesystem."""
+    if len(mounts) > 1:
+        paths = " and ".join(str(each.path) for each in mounts)
+        raise click.BadParameter(f"a machine has at most one volume, not one each at {paths}", ctx, param)
+    return mounts[0] if mounts else None
+
 
 _OPTIONS = (
     click.option("-e", "--env", metavar="NAME[=VALUE]", multiple=True, type=Written(notation.variable, "variable"),
@@ -37,8 +48,9 @@ _OPTIONS = (
     click.option("-u", "--user", metavar="USER", help="Run as this user instead of the image's."),
     click.option("-f", "--file", metavar="PATH=LOCAL", multiple=True, type=Written(notation.local_file, "file"),
                  help="Put a local file into the machine, at each of its starts. 256 MiB at most."),
-    click.option("-v", "--volume", metavar="VOLUME:PATH", type=Written(config_notation.mount, "mount"),
-                 shell_complete=completed("mounts"), help="Mount a volume, given by its id or its name."),
+    click.option("-v", "--volume", metavar="VOLUME:PATH", multiple=True, type=Written(config_notation.mount, "mount"),
+                 callback=_one_volume, shell_complete=completed("mounts"),
+                 help="Mount a volume, given by its id or its name. A machine has one at most."),
     click.option("--metadata", metavar="KEY=VALUE", multiple=True, type=Written(notation.pair, "pair"),
                  help="Set metadata."),
     click.option("--check", metavar="CHECK", multiple=True, type=Written(config_notation.check, "check"),
