@@ -4,7 +4,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hawker.errors import CannotStart
@@ -23,7 +23,7 @@ def default_data_dir() -> Path:
 
 
 class Place:
-    """Paths below one directory. Only `make`, `announce` and `remember` write."""
+    """Paths below one directory. Only `make`, `announce`, `withdraw` and `remember` write."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -115,3 +115,8 @@ class Place:
             draft.rename(self.address)
         except OSError as error:
             _log.warning("cannot leave the address", extra={"path": str(self.address), "reason": error.strerror})
+
+    def withdraw(self) -> None:
+        """Take the address away: from now on any user of the host may listen there."""
+        with suppress(OSError):
+            self.address.unlink()

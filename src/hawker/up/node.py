@@ -182,6 +182,8 @@ async def _live(
         stack.callback(doors.close)
         place.make()
         stack.enter_context(place.held())
+        if public and given is None:  # else systemd or the template goes on listening for the next daemon
+            stack.callback(place.withdraw)
         store = SqliteStore(place.store, metrics.store, reserve_bytes=RESERVE_BYTES)
         metrics.store.waiting.set_function(lambda: store.waiting)
         stack.push_async_callback(store.close)
