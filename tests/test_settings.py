@@ -21,8 +21,19 @@ def test_an_unset_flag_does_not_hide_a_variable() -> None:
 
 
 def test_lists_in_variables_are_separated_by_commas() -> None:
-    settings = load_settings({}, {"HAWKER_INSECURE_REGISTRIES": "a:5000,b"})
-    assert settings.insecure_registries == ("a:5000", "b")
+    for text in ("a:5000,b", " a:5000, b,"):
+        settings = load_settings({}, {"HAWKER_INSECURE_REGISTRIES": text})
+        assert settings.insecure_registries == ("a:5000", "b")
+
+
+def test_empty_variables_of_settings_are_as_good_as_not_set(tmp_path: Path) -> None:
+    file = tmp_path / "hawker.toml"
+    file.write_text('region = "mad"\n')
+    settings = load_settings({}, {}, file)
+    kinds = ("DATA_DIR", "ADVERTISE", "KERNEL", "CPUS", "EPHEMERAL", "NAMESERVERS", "REGION")
+    assert load_settings({}, {f"HAWKER_{each}": "" for each in kinds}, file) == settings
+    with pytest.raises(CannotStart, match="there is no setting regoin"):
+        load_settings({}, {"HAWKER_REGOIN": ""})
 
 
 @pytest.mark.parametrize(

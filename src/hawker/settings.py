@@ -232,8 +232,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], file:
     merged: dict[str, Any] = {"data_dir": str(default_data_dir())}
     if file is not None:
         merged |= _read_file(file)
-    merged |= _from_environment(environ)
-    merged |= {key: value for key, value in flags.items() if value is not None}
+    merged |= _from_environment(environ) | {key: value for key, value in flags.items() if value is not None}
     try:
         settings = msgspec.convert(merged, Settings, strict=False, dec_hook=_path)
     except msgspec.ValidationError as error:
@@ -273,7 +272,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     for name, value in environ.items():
         if name.startswith(_PREFIX) and name not in _NOT_SETTINGS and not name.startswith(_NOT_SETTINGS_PREFIX):
             key = name.removeprefix(_PREFIX).lower()
-            found[key] = value.split(",") if key in _LISTS else value
+            if value.strip() or key not in Settings.__struct_fields__:  # an empty one is as good as not set
+                found[key] = [each for part in value.split(",") if (each := part.strip())] if key in _LISTS else value
     return found
 
 
