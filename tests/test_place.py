@@ -56,9 +56,13 @@ def test_the_address_is_announced_for_local_clients(tmp_path: Path) -> None:
     place.announce("http://127.0.0.1:2")
     assert place.address.read_text() == "http://127.0.0.1:2\n"
     assert [path.name for path in tmp_path.iterdir()] == ["address"]
-    place.withdraw()
-    place.withdraw()
-    assert not list(tmp_path.iterdir())
+    with place.held():
+        pass
+    assert place.address.exists()
+    for _ in range(2):
+        with place.held(withdraws=True):
+            pass
+        assert not list(tmp_path.iterdir())
 
 
 def test_an_address_that_cannot_be_left_keeps_nobody_from_serving(

@@ -70,12 +70,17 @@ class Place:
             raise CannotStart(f"cannot write to the data directory {self.root}; choose one with --data-dir")
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Holds the directory: nobody else has it meanwhile, be its store there or not. Raises `CannotStart`."""
+    def held(self, *, withdraws: bool = False) -> Iterator[None]:
+        """Holds the directory: nobody else has it meanwhile, be its store there or not. In the end the address is
+        withdrawn, where that is said. Raises `CannotStart`."""
         fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._lock(fd)
-            yield
+            try:
+                yield
+            finally:
+                if withdraws:
+                    self.withdraw()
         finally:
             os.close(fd)
 

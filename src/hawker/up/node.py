@@ -181,9 +181,7 @@ async def _live(
     async with AsyncExitStack() as stack:
         stack.callback(doors.close)
         place.make()
-        stack.enter_context(place.held())
-        if public and given is None:  # else systemd or the template goes on listening for the next daemon
-            stack.callback(place.withdraw)
+        stack.enter_context(place.held(withdraws=public and given is None))  # else its giver goes on listening
         store = SqliteStore(place.store, metrics.store, reserve_bytes=RESERVE_BYTES)
         metrics.store.waiting.set_function(lambda: store.waiting)
         stack.push_async_callback(store.close)
