@@ -18,7 +18,7 @@ def test_a_conversation_answers(url: str) -> None:
     assert talk(context(url), lambda caller: caller.call(HEALTH)).status == "ok"
 
 
-@pytest.mark.parametrize("error", [NotFound("x"), Failure("x", 130)])
+@pytest.mark.parametrize("error", [NotFound("x"), Failure("x", 130), BrokenPipeError(32, "x")])
 def test_an_error_in_a_task_group_comes_out_alone(url: str, error: Exception) -> None:
     async def fail() -> None:
         raise error

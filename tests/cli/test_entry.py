@@ -80,3 +80,41 @@ def test_an_error_of_a_plain_list_is_said_by_the_whole_command(address: str) -> 
     plain, whole = _list(environment, "ps"), _list(environment, "ps", "--output", "table")
     assert plain.returncode == whole.returncode != 0
     assert plain.stdout == "" and plain.stderr == whole.stderr and "error: " in plain.stderr
+
+
+def _into(file: int, environment: dict[str, str], *words: str) -> tuple[int, str]:
+    """The status and standard error of a command whose output goes into `file`."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("HAWKER_")}
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN, *words],
+        check=False,
+        stdout=file,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=90,
+        env=plain | environment,
+    )
+    return done.returncode, done.stderr
+
+
+_SPEAKING = [("--help",), ("machine", "--help"), ("ps",), ("machine", "list", "--output", "json")]
+
+
+@pytest.mark.parametrize("words", _SPEAKING, ids=" ".join)
+def test_reader_who_has_gone_is_told_nothing(node: FakeNode, url: str, words: tuple[str, ...]) -> None:
+    node.add("shop", machine("aa00000000000a"))
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        said = _into(writer, {"HAWKER_URL": url, "HAWKER_TOKEN": TOKEN}, *words)
+    finally:
+        os.close(writer)
+    assert said == (ExitStatus.FAILED, "")
+
+
+@pytest.mark.parametrize("words", _SPEAKING, ids=" ".join)
+def test_full_disk_below_the_output_is_told_in_one_line(node: FakeNode, url: str, words: tuple[str, ...]) -> None:
+    node.add("shop", machine("aa00000000000a"))
+    with open("/dev/full", "wb") as full:
+        said = _into(full.fileno(), {"HAWKER_URL": url, "HAWKER_TOKEN": TOKEN}, *words)
+    assert said == (ExitStatus.FAILED, "error: no space left on device\n")

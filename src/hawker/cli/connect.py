@@ -33,6 +33,6 @@ def talk(ctx: click.Context, conversation: Callable[[Caller], Awaitable[T]]) -> 
         return anyio.run(converse)
     except BaseExceptionGroup as group:
         error = sole_error(group)
-        if isinstance(error, HawkerError | Failure | KeyboardInterrupt):
+        if isinstance(error, HawkerError | Failure | KeyboardInterrupt | OSError):
             raise error from group
         raise

@@ -13,7 +13,10 @@ from importlib import import_module
 _USUAL = gc.get_threshold()
 _MANY_OBJECTS = 200_000  # a node imports 115,000
 HELP_FILE = os.path.join(os.path.dirname(__file__), "help.txt")
+_FAILED = 1
 _INTERRUPTED = 130
+_STANDARD_OUTPUT = 1
+_TRACED = (["chaos"], ["dns"], ["edge-process"], ["presence"], ["sim"])
 _LISTS = (["ps"], ["machine", "list"])
 HELP_COLUMNS = 80
 """A terminal that is at least so wide shows the file as it is."""
@@ -21,14 +24,36 @@ HELP_COLUMNS = 80
 
 def run() -> int:
     """The exit status of the command."""
+    try:
+        status = _status()
+        if sys.stdout is not None:
+            sys.stdout.flush()  # what fails later is told by the interpreter, in its own words
+    except OSError as error:
+        if gc.get_threshold() == _USUAL or sys.argv[1:3] == ["edge", "serve"] or sys.argv[1:2] in _TRACED:
+            raise  # of a process that lasts: where it went wrong is for the journal
+        return _told(error)
+    return status
+
+
+def _status() -> int:
+    gc.set_threshold(_MANY_OBJECTS)
     if sys.argv[1:] in (["--help"], ["-h"]) and columns() >= HELP_COLUMNS:
         with open(HELP_FILE, encoding="utf-8") as file:
-            sys.stdout.write(file.read())
+            print(file.read(), end="")
         return 0
-    gc.set_threshold(_MANY_OBJECTS)
     status: int = 0 if _listed() else import_module("hawker.cli.main").main()
     gc.freeze()
     return status
+
+
+def _told(error: OSError) -> int:
+    """The status after an error of the system. A reader who has gone, as `head` goes, wants to hear nothing."""
+    if not isinstance(error, BrokenPipeError):
+        why = (error.strerror or str(error) or type(error).__name__).lower()
+        text = f"{error.filename}: {why}" if error.filename else why
+        import_module("hawker.cli.exits").say_error(text)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _STANDARD_OUTPUT)  # what is held is lost, and does not fail once more
+    return _FAILED
 
 
 def collect_as_usual() -> None:
