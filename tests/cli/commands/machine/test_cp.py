@@ -44,6 +44,34 @@ def test_a_tree_goes_in_and_comes_out(node: FakeNode, hawker: Hawker, tmp_path: 
     assert told == {"files": 1, "bytes": 200_000, "passed_over": []}
 
 
+@pytest.mark.parametrize("suffix", ["/.", "/./."])
+def test_contents_of_a_directory_go_into_another_one_where_a_dot_ends_it(
+    node: FakeNode, hawker: Hawker, tmp_path: Path, suffix: str
+) -> None:
+    (tmp_path / "tree/sub").mkdir(parents=True)
+    (tmp_path / "tree/sub/file").write_text("x")
+    (tmp_path / "link").symlink_to("tree")
+    (tmp_path / "back").mkdir()
+    for each in ("tree", "link"):
+        assert "copied 1 file" in hawker("cp", f"{tmp_path}/{each}{suffix}", "web:/srv").err
+        assert node.calls["machine_copy"][-1].body.name == ""
+    hawker("cp", f"web:/srv/tree{suffix}", str(tmp_path / "back"))
+    assert (tmp_path / "back/sub/file").read_text() == "x" and not (tmp_path / "back/tree").exists()
+    said = hawker("cp", f"{tmp_path}/tree/sub/file/.", "web:/srv")
+    assert said.status == ExitStatus.FAILED
+
+
+def test_working_directory_by_its_dot_is_its_contents(
+    node: FakeNode, hawker: Hawker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("x")
+    monkeypatch.chdir(tmp_path)
+    hawker("cp", ".", "web:/srv")
+    assert node.calls["machine_copy"][-1].body.name == ""
+    hawker("cp", "../" + tmp_path.name, "web:/srv")
+    assert node.calls["machine_copy"][-1].body.name == tmp_path.name
+
+
 def test_an_error_in_the_machine_is_said_without_its_control_characters(
     node: FakeNode, hawker: Hawker, tmp_path: Path
 ) -> None:

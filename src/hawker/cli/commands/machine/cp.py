@@ -40,6 +40,7 @@ MACHINE:PATH, the other a path here.
 \b
 Examples:
   hawker cp site web:/srv               becomes /srv/site if /srv is there
+  hawker cp site/. web:/srv             what is in it, straight into /srv
   hawker cp web:/var/log/app.log .
   hawker cp --archive web:/etc backup   owners too: as root
 
@@ -100,7 +101,7 @@ def command(
         raise click.UsageError("one of SOURCE and DESTINATION must be MACHINE:PATH, and only one")
     tally = CopyTally(tell=None if quiet or not sys.stderr.isatty() else _progress())
     if here is not None:
-        into = _Into(Path(source), here, app, container, owners)
+        into = _Into(source, here, app, container, owners)
         talk(ctx, lambda caller: into.copy(caller, tally))
     elif there is not None:
         out = _OutOf(there, Path(destination), app, container, owners)
@@ -131,7 +132,8 @@ def _progress() -> Callable[[CopyTally], None]:
 
 
 class _Into(ValueObject, frozen=True):
-    source: Path
+    source: str
+    """As it was typed."""
     destination: Inside
     app: str | None
     container: str | None
@@ -139,11 +141,11 @@ class _Into(ValueObject, frozen=True):
 
     async def copy(self, caller: Caller, tally: CopyTally) -> None:
         found = await find_machine(caller, self.destination.machine, self.app)
-        path = _named(self.source)
+        path = _there(self.source)
         request = CopyRequest(
             path=self.destination.path,
             direction="in",
-            name=path.name,
+            name="" if _means_contents(self.source) else path.name,
             owners=self.owners,
             container=self.container,
         )
@@ -158,11 +160,20 @@ class _Into(ValueObject, frozen=True):
         _refuse(exited, words)
 
 
-def _named(source: Path) -> Path:
-    """A path that is there, and that ends with a name. Raises `Failure`."""
+def _means_contents(typed: str) -> bool:
+    """Whether what is in the directory goes into another one, in place of itself under its name. A `Path` does not
+    say: it drops the dot."""
+    return typed == "." or typed.endswith("/.")
+
+
+def _there(typed: str) -> Path:
+    """What is there, under a name. Raises `Failure`."""
+    source = Path(typed)
     if not os.path.lexists(source):
         raise Failure(f"{source}: no such file or directory")
-    return source.resolve() if source.name in ("", "..") else source
+    if _means_contents(typed) and not source.is_dir():
+        raise Failure(f"{typed}: not a directory")
+    return source.resolve() if source.name in ("", "..") or _means_contents(typed) else source
 
 
 async def _send(channel: Channel, path: Path, tally: CopyTally) -> None:
@@ -193,7 +204,8 @@ class _OutOf(ValueObject, frozen=True):
         found = await find_machine(caller, self.source.machine, self.app)
         request = CopyRequest(path=self.source.path, direction="out", container=self.container)
         name = PurePosixPath(self.source.path).name
-        unpacker = CopyUnpacker(self.destination, "" if name == ".." else name, tally, owners=self.owners)
+        nameless = name == ".." or _means_contents(self.source.path)
+        unpacker = CopyUnpacker(self.destination, "" if nameless else name, tally, owners=self.owners)
         words = bytearray()
 
         def take(message: Output) -> None:
