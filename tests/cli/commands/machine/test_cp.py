@@ -89,3 +89,15 @@ def test_a_copy_that_was_cut_short_is_an_error(node: FakeNode, hawker: Hawker, t
 @pytest.mark.parametrize("words", [("web:/a", "web:/b"), ("a", "b")])
 def test_one_side_is_a_machine(hawker: Hawker, words: tuple[str, str]) -> None:
     assert hawker("cp", *words).status == ExitStatus.USAGE
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        (("web:/etc/passwd", "-"), "`hawker exec web cat /etc/passwd` prints a file"),
+        (("-", "web:/etc/motd"), "`hawker exec web tee /etc/motd` writes"),
+    ],
+)
+def test_dash_is_refused_with_what_to_type_instead(hawker: Hawker, words: tuple[str, str], instead: str) -> None:
+    said = hawker("cp", *words)
+    assert said.status == ExitStatus.USAGE and instead in said.err and "./-" in said.err

@@ -1,6 +1,7 @@
 """`hawker machine cp`: files and directories into a machine, or out of it. Nothing in the image is needed for it."""
 
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -96,6 +97,7 @@ def command(
     quiet: bool,
     form: Form,
 ) -> None:
+    _refuse_dash(source, destination)
     there, here = inside(source), inside(destination)
     if (there is None) == (here is None):
         raise click.UsageError("one of SOURCE and DESTINATION must be MACHINE:PATH, and only one")
@@ -113,6 +115,19 @@ def command(
     if not quiet:
         files = "1 file" if tally.files == 1 else f"{tally.files} files"
         note(f"{_CLEAR if tally.tell else ''}copied {files}, {size(tally.data)}")
+
+
+def _refuse_dash(source: str, destination: str) -> None:
+    """To other commands it is standard input or output, not a file of that name. Raises `UsageError`."""
+    if "-" not in (source, destination):
+        return
+    other = inside(source) or inside(destination)
+    machine, path = (other.machine, shlex.quote(other.path)) if other is not None else ("MACHINE", "PATH")
+    if destination == "-":
+        way = f"`hawker exec {machine} cat {path}` prints a file, `hawker exec {machine} tar c {path}` a directory"
+    else:
+        way = f"`hawker exec {machine} tee {path}` writes its standard input to a file"
+    raise click.UsageError(f"- is no standard input or output here: {way}; a file of that name is ./-")
 
 
 _CLEAR = "\r\x1b[K"
