@@ -39,6 +39,11 @@ def test_machines_and_apps_are_offered_for_a_connection(node: FakeNode, ctx: cli
     assert {machine().id, machine().name, "shop"} == {*offered(completions.targets(ctx, PARAM, ""))}
 
 
+def test_machines_are_offered_by_their_ids_alone_for_a_token(node: FakeNode, ctx: click.Context) -> None:
+    node.add("shop", machine())
+    assert offered(completions.machine_ids(ctx, PARAM, "")) == [machine().id]
+
+
 def test_a_node_that_does_not_answer_offers_nothing() -> None:
     ctx = click.Context(click.Command("x"), obj=Access(url="http://127.0.0.1:1", token=None))
     assert completions.apps(ctx, PARAM, "") == completions.mounts(ctx, PARAM, "") == []

@@ -16,6 +16,7 @@ from hawker.cli.machines import app_names, complete_machine
 from hawker.cli.output import familiar
 from hawker.cli.volumes import list_volumes
 from hawker.errors import HawkerError
+from hawker.ids import is_machine_id
 
 Offer: TypeAlias = Iterable[tuple[str, str]]
 """Values, each with a word on what it is."""
@@ -64,6 +65,11 @@ def regions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
 def machines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names and ids."""
     return complete_machine(ctx, param, incomplete)
+
+
+def machine_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """For what knows machines by their whole ids alone."""
+    return [each for each in machines(ctx, param, incomplete) if is_machine_id(each.value)]
 
 
 def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -19,10 +19,10 @@ def test_a_token_is_made_from_the_root_token_without_a_node(hawker: Hawker, node
 
 def test_a_narrow_token_makes_narrower_ones(hawker: Hawker) -> None:
     wide = hawker("tokens", "create", "--app", "shop").out.strip()
-    made = hawker("--token", wide, "tokens", "create", "--machine", "m1").out.strip()
-    assert from_text(made).caveats == (Apps(("shop",)), Machines(("m1",)))
+    made = hawker("--token", wide, "tokens", "create", "--machine", "3d8fa0011b22c3").out.strip()
+    assert from_text(made).caveats == (Apps(("shop",)), Machines(("3d8fa0011b22c3",)))
     assert chain(key_of(TOKEN), from_text(made)) is not None
-    assert from_text(hawker("tokens", "attenuate", wide, "--machine", "m1").out.strip()) == from_text(made)
+    assert from_text(hawker("tokens", "attenuate", wide, "--machine", "3d8fa0011b22c3").out.strip()) == from_text(made)
 
 
 def test_a_token_ends_after_its_time(hawker: Hawker) -> None:
@@ -63,6 +63,8 @@ def test_the_ended_ones_are_listed(hawker: Hawker, node: FakeNode) -> None:
         (["create", "--actions", "x"], "action 'x' is none of"),
         (["create", "--expires", "soon"], "not a duration"),
         (["create", "--source", "lan"], "does not appear to be"),
+        (["create", "-m", "web"], "'web' is no id of 14 hexadecimal digits: `hawker ps` shows"),
+        (["create", "-m", "3d8fa0011b22c3", "-m", "3D8F"], "'3D8F' is no id"),
         (["inspect", "fm2_abc"], "not a token of this kind"),
         (["attenuate", "hwk_"], "not a token of this kind"),
     ],
@@ -79,3 +81,9 @@ def test_without_a_token_at_hand_it_says_where_to_get_one(
     monkeypatch.delenv("HAWKER_TOKEN", raising=False)
     said = hawker("--token", "", "tokens", "create", "--app", "a")
     assert said.status != ExitStatus.OK and "no token found" in said.err
+
+
+def test_token_is_narrowed_to_no_name_of_a_machine(hawker: Hawker) -> None:
+    wide = hawker("tokens", "create", "--app", "shop").out.strip()
+    said = hawker("tokens", "attenuate", wide, "--machine", "web")
+    assert said.status == ExitStatus.USAGE and "no id" in said.err and not said.out
