@@ -159,3 +159,17 @@ async def test_an_earlier_instance_s_events_do_not_count() -> None:
 async def test_an_update_that_fell_back_is_a_failure() -> None:
     with pytest.raises(Failure, match="kept its version 01V0"):
         await start(node_with(State.STARTED, STARTED, event("update", "updating", "user"), version="01V0"))
+
+
+async def test_state_of_a_machine_is_told_once_where_its_start_takes_long() -> None:
+    node, told = node_with(State.CREATED), list[str]()
+    with pytest.raises(Failure, match="is still created"):
+        await started(caller(node), PARAMS, "01V1", PassingClock(), 60.0, tell=told.append)
+    words = f"waiting: machine {PARAMS.machine_id} is created on node 0badcafe"
+    assert told == [f"{words}, which pulls registry.local/web:3 unless it has it"]
+
+
+async def test_start_that_takes_as_long_as_usual_is_not_told() -> None:
+    told = list[str]()
+    await started(caller(node_with(State.STARTED, STARTED)), PARAMS, "01V1", PassingClock(), 60.0, tell=told.append)
+    assert told == []

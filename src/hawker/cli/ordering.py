@@ -16,7 +16,7 @@ from hawker.cli import waiting
 from hawker.cli.exits import ExitStatus, say_error
 from hawker.cli.notation import LocalFile
 from hawker.cli.options import DEFAULT_APP, gathered
-from hawker.cli.output import Form, as_json, table
+from hawker.cli.output import Form, as_json, note, table
 from hawker.cli.progress import pull_if_missing
 from hawker.clock import Clock
 from hawker.config import MachineConfig, MachineRestart
@@ -96,7 +96,7 @@ async def start(caller: Caller, order: ClientOrder, clock: Clock, within_s: floa
     """The machine once it runs. Raises `Failure` saying why it does not."""
     machine = await place(caller, order)
     params = MachineParams(app_name=order.app_name, machine_id=machine.id)
-    return await waiting.started(caller, params, machine.version, clock, within_s)
+    return await waiting.started(caller, params, machine.version, clock, within_s, tell=note)
 
 
 async def ensure_app(caller: Caller, name: str) -> None:
@@ -144,7 +144,7 @@ async def filled(caller: Caller, order: ClientOrder, count: Count, within_s: flo
     if within_s is not None:
         for machine in answer.machines:
             params = MachineParams(app_name=order.app_name, machine_id=machine.id)
-            await waiting.started(caller, params, machine.version, clock, within_s)
+            await waiting.started(caller, params, machine.version, clock, within_s, tell=note)
     return answer
 
 

@@ -1,6 +1,6 @@
 """Waiting for machines: short waits in a row, so that a longer one has its own deadline and can be looked into."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import takewhile
 
@@ -16,6 +16,7 @@ from hawker.api.contract.machine import (
 )
 from hawker.api.contract.machine_operation import WAIT_MACHINE, WaitQuery
 from hawker.cli.exits import Failure
+from hawker.cli.output import familiar
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, plain
 from hawker.machine import GONE, OFF, SETTLED, State
@@ -82,6 +83,7 @@ def ending(found: ExitEvent) -> str:
 
 LONGEST_S = 60.0  # what one call may wait
 AT_REST = (WaitState.STOPPED, WaitState.SUSPENDED, WaitState.FAILED, WaitState.DESTROYED)
+QUIET_S = 3.0  # in which most machines start
 GLANCE_S = 2.0  # how soon a machine that cannot run is noticed
 
 
@@ -106,9 +108,19 @@ async def reach(
                 raise
 
 
-async def started(caller: Caller, params: MachineParams, version: str, clock: Clock, within_s: float) -> Machine:
-    """The machine once it has started; it may have ended well since. Raises `Failure` saying why it did not start."""
+async def started(
+    caller: Caller,
+    params: MachineParams,
+    version: str,
+    clock: Clock,
+    within_s: float,
+    *,
+    tell: Callable[[str], None] | None = None,
+) -> Machine:
+    """The machine once it has started; it may have ended well since. Of a longer wait `tell` hears what for, once for
+    each state. Raises `Failure` saying why it did not start."""
     deadline = clock.monotonic() + within_s
+    told: State | None = None
     while True:
         machine = await _glance(caller, params, version, clock, min(GLANCE_S, deadline - clock.monotonic()))
         if machine.version != version and machine.state in SETTLED:
@@ -121,6 +133,17 @@ async def started(caller: Caller, params: MachineParams, version: str, clock: Cl
             raise Failure(f"machine {machine.id} did not start: {failure(machine)}{_what_now(machine)}")
         if clock.monotonic() >= deadline:
             raise Failure(f"machine {machine.id} is still {machine.state} after {within_s:g} s{_what_now(machine)}")
+        if tell is not None and told is not machine.state and clock.monotonic() >= deadline - within_s + QUIET_S:
+            told = machine.state
+            tell(f"waiting: {_state_of(machine)}")
+
+
+def _state_of(machine: Machine) -> str:
+    """An order that was filled is `created` until its image is there."""
+    where = f" on node {machine.host}" if machine.host else " on its node"
+    image = machine.config.image if machine.config is not None else None
+    pulls = f", which pulls {familiar(image)} unless it has it" if machine.state is State.CREATED and image else ""
+    return f"machine {machine.id} is {machine.state}{where}{pulls}"
 
 
 async def _glance(caller: Caller, params: MachineParams, version: str, clock: Clock, for_s: float) -> Machine:
