@@ -223,7 +223,7 @@ async def test_a_change_is_read_once_for_all_who_wait_for_the_machine() -> None:
     assert reads == [State.STARTED] and changes.waiting == 0
 
 
-async def test_what_one_who_waits_has_read_is_dropped_with_the_last_of_them() -> None:
+async def test_a_read_of_one_who_waits_is_dropped_with_the_last_of_them() -> None:
     changes, record = Changes(), machine(ONE, state=State.STOPPED)
     with anyio.move_on_after(1):
         await changes.until(ONE, lambda: None if changes.record(ONE, lambda: record) else True)
