@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
 from hawker.clock import SystemClock
@@ -22,6 +23,7 @@ from hawker.logs.machine_logs import MachineLogs
 from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import BY_APP, DESTROYED, EVENTS, MACHINES, Detail, EventRecord, MachineKey, Running
 from hawker.runtime.driver import Exit, OutputChunk
+from hawker.store.contract import Bucket, Tx
 from hawker.store.memory_store import MemoryStore
 from tests.waiting import eventually
 from tests.worker.machines import NOW, machine
@@ -385,3 +387,37 @@ async def test_log_whose_cursors_make_no_sense_ends_no_daemon(desk: Desk) -> Non
 
 async def _trimmed(directory: Path) -> bool:
     return not (directory / "of an app that is gone").exists()
+
+
+async def test_a_daemon_that_finds_many_destroyed_machines_lets_others_run(desk: Desk) -> None:
+    def fill(tx: Tx) -> None:
+        for number in range(200):
+            tx.put(DESTROYED, f"{number:014x}", replace(RECORD, id=MachineId(f"{number:014x}")))
+
+    await desk.store.write(fill)
+    read, most, get = list[str](), list[int](), desk.store.get
+    scan = desk.store.scan
+
+    def counted_get(bucket: Bucket[Any], key: str) -> Any:
+        read.append(key)
+        return get(bucket, key)
+
+    def counted_scan(bucket: Bucket[Any], prefix: str = "", **options: Any) -> Any:
+        found = list(scan(bucket, prefix, **options))
+        read.extend(key for key, _ in found)
+        return iter(found)
+
+    desk.store.get, desk.store.scan = counted_get, counted_scan  # type: ignore[method-assign]
+
+    async def take_turns() -> None:
+        while True:
+            most.append(len(read))
+            read.clear()
+            await checkpoint()
+
+    async with anyio.create_task_group() as tasks, desk.daemon() as logs:
+        tasks.start_soon(take_turns)
+        desk.ring.write("a")
+        await until(logs, "a")
+        tasks.cancel_scope.cancel()
+    assert sum(most) >= 600 and max(most) < 100

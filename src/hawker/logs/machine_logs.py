@@ -18,6 +18,7 @@ import anyio
 import anyio.abc
 import msgspec
 import zstandard
+from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
 from hawker.clock import Clock
@@ -41,7 +42,7 @@ from hawker.logs.line import (
 from hawker.record.app import APPS
 from hawker.record.machine import BY_APP, DESTROYED, EVENTS, MACHINES, EventRecord, MachineRecord
 from hawker.runtime.driver import Driver, OutputChunk
-from hawker.store.contract import Reader
+from hawker.store.contract import Bucket, Reader, keys_of
 from hawker.value_object import ValueObject
 
 T = TypeVar("T")
@@ -94,6 +95,16 @@ class _Watched:
         looked.set()
 
 
+class _OfApp(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of a machine's record before its app's turn."""
+
+    app: AppName
+
+
+_THERE, _GONE = (Bucket(bucket.name, _OfApp) for bucket in (MACHINES, DESTROYED))
+_RECORDS_AT_ONCE = 16  # each up to a MiB
+
+
 class _Look(ValueObject, frozen=True):
     record: MachineRecord
     events: Sequence[EventRecord]
@@ -119,9 +130,13 @@ class MachineLogs:
         """Takes the output of machines, until cancelled."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            for bucket in (MACHINES, DESTROYED):
-                for _, record in list(self._store.scan(bucket)):
-                    self._note(record)
+            for bucket in (_THERE, _GONE):
+                for number, key in enumerate(keys_of(self._store, bucket), 1):
+                    record = self._store.get(bucket, key)
+                    if record is not None:
+                        self._note(record.app, MachineId(key))
+                    if number % _RECORDS_AT_ONCE == 0:
+                        await checkpoint()
             while True:
                 await self._trim()
                 await self._clock.sleep(_TRIM_EVERY_S)
@@ -130,7 +145,7 @@ class MachineLogs:
         """A machine's record has changed. Does not block."""
         record = self._store.get(MACHINES, machine_id) or self._store.get(DESTROYED, machine_id)
         if record is not None:
-            self._note(record)
+            self._note(record.app, machine_id)
 
     def say(self, app: AppName, line: KeptLine) -> None:
         """A word of the node's own about an app. Does not block; of many that wait the later ones are lost."""
@@ -237,10 +252,10 @@ class MachineLogs:
         if idle and self._apps.get(app) is watched:
             del self._apps[app]
 
-    def _note(self, record: MachineRecord) -> None:
-        watched = self._watched(record.app)
-        watched.changed.add(record.id)
-        self._wake(record.app, watched)
+    def _note(self, app: AppName, machine_id: MachineId) -> None:
+        watched = self._watched(app)
+        watched.changed.add(machine_id)
+        self._wake(app, watched)
 
     def _wake(self, app: AppName, watched: _Watched) -> None:
         watched.wake.set()
@@ -283,7 +298,9 @@ class MachineLogs:
         if log is None:
             watched.running.clear()
             return 0
-        for machine_id in changed:
+        for number, machine_id in enumerate(changed, 1):
+            if number % _RECORDS_AT_ONCE == 0:
+                await checkpoint()
             record = self._store.get(MACHINES, machine_id)
             if record is not None and record.running is not None and record.running.exit is None:
                 watched.running[machine_id] = record
@@ -431,7 +448,7 @@ class MachineLogs:
             await in_thread(Pool.LOGS, self._trimmed, frozenset(known), logs, self._clock.now())
 
     def _forgotten(self, machine_id: MachineId) -> bool:
-        return self._store.get(DESTROYED, machine_id) is None
+        return not self._store.sizes(DESTROYED, machine_id, limit=1)
 
     def _trimmed(self, known: frozenset[str], logs: Mapping[Path, AppLog], now: float) -> None:
         if not self._directory.is_dir():
