@@ -2,18 +2,20 @@
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
 from hawker.fsm.contract import WhenBusy
 from hawker.ids import InstanceId, MachineId, NodeId, first_ulid
 from hawker.machine import State
-from hawker.record.machine import machine_resource
+from hawker.record.machine import DESTROYED, machine_resource
 from hawker.record.move import INCOMING, IncomingRecord
 from hawker.record.node import NODE, NodeRecord
 from hawker.runtime.driver import LostPart
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
+from hawker.store.contract import Tx
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.reconcile import Finding, Kind
 
@@ -235,3 +237,28 @@ async def test_a_thing_that_goes_while_it_is_looked_at_is_no_stray(worker: SimWo
     stall.rootfs.list = list_and_destroy  # type: ignore[method-assign]
     assert await worker.reconciler.find() == []
     assert worker.machines() == []
+
+
+async def test_others_run_while_the_records_of_many_machines_are_compared(worker: SimWorker) -> None:
+    made = worker.record(await worker.stopped())
+
+    def fill(tx: Tx) -> None:
+        for number in range(320):
+            gone = replace(made, id=MachineId(f"{number:014x}"), order=None)
+            tx.put(DESTROYED, gone.id, gone)
+
+    await worker.store.write(fill)
+    turns = list[int]()
+
+    async def take_turns() -> None:
+        while True:
+            await checkpoint()
+            turns.append(1)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        assert await worker.reconciler.find() == []
+        first = len(turns)
+        assert await worker.reconciler.find() == []
+        tasks.cancel_scope.cancel()
+    assert first - (len(turns) - first) >= 19, "each is read once"
