@@ -91,6 +91,26 @@ def test_a_packet_that_is_no_question_gets_no_answer_or_is_refused() -> None:
     assert failed(asked("a.internal")).rcode() == rcode.SERVFAIL
 
 
+def test_a_question_is_read_without_what_else_is_in_its_packet(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = message.make_query("a.internal", "AAAA", use_edns=0, payload=1400, want_dnssec=True)
+    wire, sizes, real = query.to_wire(), [], message.from_wire
+    options = wire[:-2] + (3600).to_bytes(2, "big") + b"\xfd\xe9\0\0" * 900
+    others = wire[:10] + (270).to_bytes(2, "big") + wire[12:] + b"\0\0\x01\0\x01\0\0\0\0\0\x04abcd" * 269
+    signed = wire[:-11] + b"\0\0\xfa\0\xff\0\0\0\0\0\0"
+    answers = wire[:6] + (270).to_bytes(2, "big") + wire[8:10] + bytes(2) + others[12:]
+
+    def read(data: bytes) -> message.Message:
+        sizes.append(len(data))
+        return real(data)
+
+    monkeypatch.setattr(message, "from_wire", read)
+    found = read_question(options)
+    assert isinstance(found, Question) and found.query.payload == 1400 and found.query.ednsflags & flags.DO
+    assert read_question(others) is None and read_question(signed) is None
+    assert isinstance(read_question(answers), message.Message)
+    assert sum(sizes) <= len(wire) + 12
+
+
 def _code(query: message.Message) -> rcode.Rcode:
     found = read_question(query.to_wire())
     assert isinstance(found, message.Message)

@@ -3,14 +3,18 @@ its own, with an id and a port that nobody outside can guess, for each question 
 while no server answers (RFC 8767).
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from struct import Struct
 
-from dns import asyncquery, exception, flags, message, rcode, rdatatype
+import anyio
+from dns import flags, message, rcode
 
 from hawker.clock import Clock
 from hawker.dns.answer import Question
+from hawker.dns.wire import WireAnswer, question_bytes, read_answer
 from hawker.errors import OverShare
 from hawker.fair.occupancy import Occupancy
 from hawker.fair.table import DNS_FORWARDS, DNS_FORWARDS_OF_NETWORK
@@ -21,13 +25,14 @@ KEPT, KEPT_BYTES = 10_000, 4096
 _LEAST_TTL_S, _MOST_TTL_S, _NEGATIVE_TTL_S = 1, 3600, 60
 _STALE_S, _STALE_TTL_S = 3600.0, 5
 _TRIES, _TRY_S, _TCP_S = 2, 0.8, 3.0
+_TCP_BYTES, _LENGTH = 65_535, Struct("!H")
 _PORT = 53
 
 
 class _Kept(ValueObject, frozen=True):
-    """An answer's bytes, when it was given and until when it counts."""
+    """An answer, when it was given and until when it counts."""
 
-    wire: bytes
+    answer: WireAnswer
     at: float
     until: float
 
@@ -39,25 +44,30 @@ class Forwarder:
     def __init__(self, servers: Callable[[], Sequence[str]], clock: Clock, port: int = _PORT) -> None:
         self._servers = servers
         self._now = clock.monotonic
+        self._chance = clock.random
         self._port = port
         self._kept: OrderedDict[object, _Kept] = OrderedDict()
         self._under_way, self._of_network = Turns(DNS_FORWARDS), Occupancy(DNS_FORWARDS_OF_NETWORK)
 
-    async def ask(self, asked: Question, network_id: int, machine: str, *, tcp: bool) -> message.Message | None:
+    def kept(self, asked: Question, *, tcp: bool) -> bytes | None:
+        """The answer, where it is known from before and counts still."""
+        kept = self._kept.get(_key(asked))
+        return self._again(asked, kept, tcp=tcp) if kept is not None and self._now() < kept.until else None
+
+    async def ask(self, asked: Question, network_id: int, machine: str, *, tcp: bool) -> bytes | None:
         """The answer, with the question's own id; None when no server gave an answer. Raises `OverShare` when the
         machine, or its private network, has too many questions under way."""
-        key = (asked.name.canonicalize(), asked.kind, asked.query.flags & flags.CD, asked.query.ednsflags & flags.DO)
-        kept = self._kept.get(key)
-        if kept is not None and self._now() < kept.until:
-            return self._again(asked, kept)
+        again = self.kept(asked, tcp=tcp)
+        if again is not None:
+            return again
         with self._under_way.hold_now(machine), self._held(str(network_id)):
             found = await self._found(asked, tcp=tcp)
+        key = _key(asked)
         if found is not None:
             self._keep(key, found)
-            return _for(asked, found)
-        if kept is not None and self._now() < kept.until + _STALE_S:
-            return self._again(asked, kept)
-        return None
+            return found.reply(asked, _most(asked, tcp=tcp), turn=self._chance())
+        kept = self._kept.get(key)
+        return self._again(asked, kept, tcp=tcp) if kept is not None and self._now() < kept.until + _STALE_S else None
 
     @contextmanager
     def _held(self, network: str) -> Iterator[None]:
@@ -69,39 +79,74 @@ class Forwarder:
         finally:
             self._of_network.leave(network)
 
-    async def _found(self, asked: Question, *, tcp: bool) -> message.Message | None:
+    async def _found(self, asked: Question, *, tcp: bool) -> WireAnswer | None:
         servers = self._servers()
         for number in range(_TRIES if servers else 0):
-            server = servers[number % len(servers)]
+            server, query = servers[number % len(servers)], _question(asked)
             try:
-                return await self._one(_question(asked), server, tcp=tcp)
-            except (OSError, exception.DNSException, ValueError, EOFError):
+                with anyio.fail_after(_TCP_S if tcp else _TRY_S):
+                    wire = await (_over_tcp if tcp else _over_udp)(query.to_wire(), server, self._port)
+                return read_answer(wire, query.id, question_bytes(asked))
+            except (OSError, ValueError, EOFError):
                 continue
         return None
 
-    async def _one(self, query: message.Message, server: str, *, tcp: bool) -> message.Message:
-        if tcp:
-            return await asyncquery.tcp(query, server, timeout=_TCP_S, port=self._port)
-        return await asyncquery.udp(query, server, timeout=_TRY_S, port=self._port, ignore_unexpected=True)
-
-    def _keep(self, key: object, found: message.Message) -> None:
-        if found.flags & flags.TC or found.rcode() not in (rcode.NOERROR, rcode.NXDOMAIN):
-            return
-        wire = found.to_wire()
-        if len(wire) > KEPT_BYTES:
+    def _keep(self, key: object, found: WireAnswer) -> None:
+        if found.flags & flags.TC or found.code not in (rcode.NOERROR, rcode.NXDOMAIN) or len(found.body) > KEPT_BYTES:
             return
         now = self._now()
-        self._kept[key] = _Kept(wire, now, now + _ttl_s(found))
+        self._kept[key] = _Kept(found, now, now + _ttl_s(found))
         self._kept.move_to_end(key)
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
 
-    def _again(self, asked: Question, kept: _Kept) -> message.Message:
-        found, age_s = message.from_wire(kept.wire), int(self._now() - kept.at)
-        for section in (found.answer, found.authority):
-            for each in section:
-                each.ttl = max(each.ttl - age_s, 0 if self._now() < kept.until else _STALE_TTL_S)
-        return _for(asked, found)
+    def _again(self, asked: Question, kept: _Kept, *, tcp: bool) -> bytes:
+        now = self._now()
+        least_s, turn = 0 if now < kept.until else _STALE_TTL_S, self._chance()
+        return kept.answer.reply(asked, _most(asked, tcp=tcp), age_s=int(now - kept.at), least_s=least_s, turn=turn)
+
+
+class _Heard(asyncio.DatagramProtocol):
+    """The first packet that a server sends, of those from its own address."""
+
+    def __init__(self) -> None:
+        self.packet: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def datagram_received(self, data: bytes, address: object) -> None:
+        if not self.packet.done():
+            self.packet.set_result(data)
+
+    def error_received(self, error: Exception) -> None:
+        if not self.packet.done():
+            self.packet.set_exception(error)
+
+
+async def _over_udp(query: bytes, server: str, port: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    transport, heard = await loop.create_datagram_endpoint(_Heard, remote_addr=(server, port))
+    try:
+        transport.sendto(query)
+        return await heard.packet
+    finally:
+        transport.close()
+
+
+async def _over_tcp(query: bytes, server: str, port: int) -> bytes:
+    reader, writer = await asyncio.open_connection(server, port)
+    try:
+        writer.write(_LENGTH.pack(len(query)) + query)
+        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+        return await reader.readexactly(length)
+    finally:
+        writer.transport.abort()
+
+
+def _key(asked: Question) -> object:
+    return asked.name.canonicalize(), asked.kind, asked.query.flags & flags.CD, asked.query.ednsflags & flags.DO
+
+
+def _most(asked: Question, *, tcp: bool) -> int:
+    return _TCP_BYTES if tcp else asked.most
 
 
 def _question(asked: Question) -> message.QueryMessage:
@@ -115,17 +160,9 @@ def _wants_dnssec(asked: Question) -> bool:
     return bool(asked.query.ednsflags & flags.DO)
 
 
-def _for(asked: Question, found: message.Message) -> message.Message:
-    reply = message.make_response(asked.query, recursion_available=True)
-    reply.flags |= found.flags & (flags.TC | flags.AD)
-    reply.set_rcode(found.rcode())
-    reply.answer, reply.authority = found.answer, found.authority
-    return reply
-
-
-def _ttl_s(found: message.Message) -> int:
+def _ttl_s(found: WireAnswer) -> int:
     """An answer without records counts for as long as its zone says (RFC 2308)."""
-    if found.answer:
-        return max(_LEAST_TTL_S, min(_MOST_TTL_S, *(each.ttl for each in found.answer), _MOST_TTL_S))
-    zones = [each for each in found.authority if each.rdtype == rdatatype.SOA]
-    return min([_NEGATIVE_TTL_S, *(min(each.ttl, each[0].minimum) for each in zones)]) or _LEAST_TTL_S
+    if found.least_ttl_s is not None:
+        return max(_LEAST_TTL_S, min(_MOST_TTL_S, found.least_ttl_s))
+    said = _NEGATIVE_TTL_S if found.negative_ttl_s is None else found.negative_ttl_s
+    return min(_NEGATIVE_TTL_S, said) or _LEAST_TTL_S

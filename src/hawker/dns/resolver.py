@@ -148,9 +148,14 @@ class NameResolver:
         return self._questions.take(machine_of(source).encode(), self._clock.monotonic())
 
     def at_once(self, data: bytes, asker: AskingNetwork, *, tcp: bool = False) -> bytes | Question | None:
-        """The answer; or the question, where another server has to be asked; or None for a message that gets no answer.
-        The same question over UDP, but for its id, has the same answer for a moment, and then the same in another order
-        until something else is known: to work an answer out costs fifteen times as much."""
+        """The answer; or the question, where another server has to be asked; or None for a message that gets no
+        answer."""
+        found = self._ours(data, asker, tcp=tcp)
+        return self._forwarder.kept(found, tcp=tcp) or found if isinstance(found, Question) else found
+
+    def _ours(self, data: bytes, asker: AskingNetwork, *, tcp: bool) -> bytes | Question | None:
+        """The same question over UDP, but for its id, has the same answer for a moment, and then the same in another
+        order until something else is known: to work an answer out costs fifteen times as much."""
         if tcp:
             return self._worked_out(data, asker, tcp=True)
         key, now, known = data[_ID_BYTES:], self._clock.monotonic(), self._names.known
@@ -205,7 +210,7 @@ class NameResolver:
             found = await self._forwarder.ask(asked, network_id, machine_of(source), tcp=tcp)
         except OverShare:
             found = None
-        return wire_of(found or failed(asked), _TCP_BYTES if tcp else asked.most)
+        return found or wire_of(failed(asked), _TCP_BYTES if tcp else asked.most)
 
 
 @lru_cache(maxsize=_SOURCES)

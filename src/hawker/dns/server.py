@@ -26,8 +26,8 @@ from hawker.names import BOUND, RESOLVER
 
 _PORT = 53
 _IDLE_S = 10.0
-_AT_ONCE = 64
-"""The most questions over UDP that are read before another task has its turn."""
+_AT_ONCE = 16
+"""The most questions of one network over UDP that are read before others have their turn."""
 _LINKS, _ADDRESSES = 0x1, 0x100
 """Groups of rtnetlink(7): news of links, and news of IPv6 addresses."""
 _LOOK_AGAIN_S = 1.0
