@@ -83,6 +83,21 @@ async def test_a_kept_answer_is_given_again_without_a_look_at_its_records(monkey
 
 
 @pytest.mark.usefixtures("patience")
+async def test_a_network_that_asks_for_many_names_loses_its_own_kept_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forward, "KEPT", 8)
+    clock = Hands()
+    async with serving(Upstream()) as upstream:
+        asking = forwarder(upstream, clock)
+        for name in ("a.example", "b.example"):
+            await ask_by(asking, asked(name), 2, "modest", tcp=False)
+        for number in range(30):
+            await ask_by(asking, asked(f"n{number}.example"), 1, "greedy", tcp=False)
+    assert all(asking.kept(asked(name), tcp=False) for name in ("a.example", "b.example"))
+    mine = [number for number in range(30) if asking.kept(asked(f"n{number}.example"), tcp=False)]
+    assert mine == list(range(24, 30)) and len(asking._kept) == 8 == sum(map(len, asking._put.values()))
+
+
+@pytest.mark.usefixtures("patience")
 async def test_nothing_that_a_client_put_beside_its_question_goes_to_others() -> None:
     async with serving(Upstream()) as upstream:
         await ask_by(forwarder(upstream), asked("example.com", use_edns=0, payload=4096, id=99), 1, "m", tcp=False)

@@ -22,6 +22,7 @@ from hawker.fair.turns import Turns
 from hawker.value_object import ValueObject
 
 KEPT, KEPT_BYTES = 10_000, 4096
+"""Answers that are kept, and the most bytes of one. Beyond that the network that has put most loses its oldest."""
 _LEAST_TTL_S, _MOST_TTL_S, _NEGATIVE_TTL_S = 1, 3600, 60
 _STALE_S, _STALE_TTL_S = 3600.0, 5
 _TRIES, _TRY_S, _TCP_S = 2, 0.8, 3.0
@@ -30,11 +31,12 @@ _PORT = 53
 
 
 class _Kept(ValueObject, frozen=True):
-    """An answer, when it was given and until when it counts."""
+    """An answer, when it was given and until when it counts. `network_id`: the network that asked for it first."""
 
     answer: WireAnswer
     at: float
     until: float
+    network_id: int
 
 
 class Forwarder:
@@ -46,7 +48,8 @@ class Forwarder:
         self._now = clock.monotonic
         self._chance = clock.random
         self._port = port
-        self._kept: OrderedDict[object, _Kept] = OrderedDict()
+        self._kept: dict[object, _Kept] = {}
+        self._put: dict[int, OrderedDict[object, None]] = {}  # the keys of each network's answers, the oldest first
         self._under_way, self._of_network = Turns(DNS_FORWARDS), Occupancy(DNS_FORWARDS_OF_NETWORK)
 
     def kept(self, asked: Question, *, tcp: bool) -> bytes | None:
@@ -64,7 +67,7 @@ class Forwarder:
             found = await self._found(asked, tcp=tcp)
         key = _key(asked)
         if found is not None:
-            self._keep(key, found)
+            self._keep(key, found, network_id)
             return found.reply(asked, _most(asked, tcp=tcp), turn=self._chance())
         kept = self._kept.get(key)
         return self._again(asked, kept, tcp=tcp) if kept is not None and self._now() < kept.until + _STALE_S else None
@@ -91,14 +94,19 @@ class Forwarder:
                 continue
         return None
 
-    def _keep(self, key: object, found: WireAnswer) -> None:
+    def _keep(self, key: object, found: WireAnswer, network_id: int) -> None:
         if found.flags & flags.TC or found.code not in (rcode.NOERROR, rcode.NXDOMAIN) or len(found.body) > KEPT_BYTES:
             return
-        now = self._now()
-        self._kept[key] = _Kept(found, now, now + _ttl_s(found))
-        self._kept.move_to_end(key)
+        now, before = self._now(), self._kept.get(key)
+        kept = _Kept(found, now, now + _ttl_s(found), network_id if before is None else before.network_id)
+        self._kept[key] = kept
+        mine = self._put.setdefault(kept.network_id, OrderedDict())
+        mine[key] = None
+        mine.move_to_end(key)
         while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
+            most = max(self._put, key=lambda each: len(self._put[each]))
+            oldest, _ = self._put[most].popitem(last=False)
+            del self._kept[oldest]
 
     def _again(self, asked: Question, kept: _Kept, *, tcp: bool) -> bytes:
         now = self._now()
