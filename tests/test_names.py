@@ -10,6 +10,7 @@ from hawker.names import (
     NamedMachine,
     group_of,
     is_outside,
+    named_pairs,
     read_names,
     write_names,
 )
@@ -35,6 +36,12 @@ def test_names_that_cannot_be_read_are_none(tmp_path: Path) -> None:
     assert read_names(tmp_path) is None
     (tmp_path / FILE).write_bytes(b"\xff\x00")
     assert read_names(tmp_path) is None
+
+
+def test_pairs_that_fit_a_name_and_are_among_the_first_have_names() -> None:
+    fit = {"Tier": "gold", "k" * 63: "v" * 63}
+    assert named_pairs({**fit, "k" * 64: "v", "long": "é" * 32, "empty": "", "": "v"}) == fit
+    assert list(named_pairs({f"k{number}": "v" for number in range(500)})) == [f"k{number}" for number in range(128)]
 
 
 def test_an_address_says_its_network() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from ipaddress import IPv6Address
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,9 @@ API_PORT = 4280
 """The port of `RESOLVER` at which machines reach the node's API, on nodes that answer it to them: TCP, plain HTTP."""
 _ADDRESSES = 1024  # of which is remembered whether they are private: each connection asks
 FILE, BOUND, _KEPT = "names", "bound", "kept"
+MOST_PAIRS, LABEL_BYTES = 128, 63
+"""The number of pairs of one machine's metadata that may have names, the first ones, and the most bytes of the key and
+the value of those that do: no part of a name is longer."""
 
 
 class NamedMachine(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -38,7 +42,8 @@ class NamedMachine(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     listed: bool = True
     group: str = ""
     metadata: dict[str, str] = {}
-    """Keys and values: `VALUE.KEY.kv._metadata` and the app name the machines that have the pair."""
+    """Keys and values: `VALUE.KEY.kv._metadata` and the app name the machines that have the pair. Others than
+    `named_pairs` lead nowhere."""
     name: str = ""
 
     @property
@@ -145,6 +150,12 @@ def is_outside(address: str, source: str) -> bool:
 def group_of(metadata: Mapping[str, str]) -> str:
     """The process group that a machine's metadata says; empty for none."""
     return metadata.get("fly_process_group") or metadata.get("process_group") or ""
+
+
+def named_pairs(metadata: Mapping[str, str]) -> dict[str, str]:
+    """The pairs of a machine's metadata that have names."""
+    first = islice(metadata.items(), MOST_PAIRS)
+    return {key: value for key, value in first if all(0 < len(each.encode()) <= LABEL_BYTES for each in (key, value))}
 
 
 def write_names(folder: Path, names: KnownNames, group: int | None = None) -> None:

@@ -1,11 +1,14 @@
 """Answers as a client that somebody else wrote reads them, and packets that are no questions."""
 
+from unittest.mock import Mock
+
 import pytest
 from dns import flags, message, opcode, rcode, rdataclass, rdatatype
 from dns.reversename import from_address
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hawker.dns import answer as answer_module
 from hawker.dns.answer import NEGATIVE_TTL_S, TTL_S, Question, answer, failed, read_question, wire_of
 from hawker.names import KnownNames
 from tests.dns.known import FLYCAST, HERE, MINE, ONE, THEIRS, addresses, answered, asked, named, texts, view
@@ -67,6 +70,14 @@ def test_an_answer_that_does_not_fit_is_said_to_be_cut() -> None:
         wire = wire_of(answer(question, view(MINE, known)), question.most)
         assert len(wire) <= most and message.from_wire(wire).flags & flags.TC
     assert len(addresses(message.from_wire(wire_of(answer(question, view(MINE, known)), 65_535)))) == 399
+
+
+def test_an_answer_that_cannot_fit_is_cut_before_its_records_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = KnownNames(node=HERE, region="ams", machines=tuple(named(number) for number in range(1, 400)))
+    monkeypatch.setattr(answer_module, "_records", Mock(side_effect=AssertionError))
+    for name, kind in (("shop.internal", "AAAA"), ("_instances.internal", "TXT")):
+        reply = answer(asked(name, kind), view(MINE, known), 1232)
+        assert reply.flags & flags.TC and not reply.authority
 
 
 @pytest.mark.parametrize(("name", "ours"), [("a.internal", True), ("x.flycast", True), ("example.com", False),

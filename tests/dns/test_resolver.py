@@ -1,15 +1,16 @@
 """Who asks decides which names there are; what is known is what was written last."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
-from dns import message, rcode
+from dns import edns, message, rcode
 from msgspec.structs import replace
 
 from hawker.clock import SystemClock
 from hawker.dns.answer import Question, reordered
 from hawker.dns.forward import Forwarder
-from hawker.dns.resolver import QUESTIONS, AskingNetwork, NameResolver, Names, host_servers, machine_of
+from hawker.dns.resolver import QUESTIONS, AskingNetwork, NameResolver, Names, by_network, host_servers, machine_of
 from hawker.ids import MachineId
 from hawker.names import FILE, write_names
 from tests.dns.known import KNOWN, MINE, ONE, THEIRS, THERE, addresses, named
@@ -54,6 +55,51 @@ async def test_a_question_that_is_asked_again_has_its_own_id_in_the_answer_and_i
         assert isinstance(found, bytes) and message.from_wire(found).id == number
     found = asking.at_once(message.make_query("shop.internal", "AAAA", id=7).to_wire(), AskingNetwork(THEIRS))
     assert isinstance(found, bytes) and message.from_wire(found).rcode() == rcode.NXDOMAIN
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("_instances.internal", "TXT"),
+        ("none.tier.kv._metadata.shop.internal", "AAAA"),
+        ("a\\000B.internal", "AAAA"),
+        ("4.3.a.a.d.f.ip6.arpa", "PTR"),
+    ],
+)
+@pytest.mark.parametrize("tcp", [False, True])
+async def test_a_question_is_worked_out_once_however_it_is_spelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str, tcp: bool
+) -> None:
+    write_names(tmp_path, KNOWN)
+    asking, fresh = resolver(tmp_path, Hands()), resolver(tmp_path, Hands())
+    worked_out = Mock(side_effect=asking._worked_out)
+    monkeypatch.setattr(asking, "_worked_out", worked_out)
+    for number in range(16):
+        spelled = "".join(each.upper() if number >> at % 4 & 1 else each for at, each in enumerate(name))
+        cookie: list[edns.Option] = [edns.GenericOption(edns.OptionType.COOKIE, bytes((number,)) * 8)]
+        query = message.make_query(spelled, kind, id=number, use_edns=0, payload=1232 + number, options=cookie)
+        found = asking.at_once(query.to_wire(), AskingNetwork(MINE), tcp=tcp)
+        assert found == fresh._worked_out(query.to_wire(), AskingNetwork(MINE), tcp=tcp)
+    assert worked_out.call_count == 1
+    plain = message.make_query(name, kind)
+    found = asking.at_once(plain.to_wire(), AskingNetwork(MINE), tcp=tcp)
+    assert isinstance(found, bytes) and message.from_wire(found).edns == -1, "another form, another answer"
+
+
+async def test_a_long_answer_over_tcp_is_kept_as_many_short_ones(tmp_path: Path) -> None:
+    write_names(tmp_path, replace(KNOWN, machines=tuple(named(number) for number in range(1, 300))))
+    asking = resolver(tmp_path, Hands())
+    query = message.make_query("_instances.internal", "TXT").to_wire()
+    whole = asking.at_once(query, AskingNetwork(MINE), tcp=True)
+    assert isinstance(whole, bytes) and asking._count == 1 + len(whole) // 1233 > 10
+    ask_for_many(asking, MINE, 1020)
+    assert asking._count <= 1024 and asking._count == sum(asking._parts.values())
+
+
+def test_each_network_gets_its_own_machines() -> None:
+    found = by_network(KNOWN)
+    assert {key: {each.network_id for each in known.machines} for key, known in found.items()} == {7: {7}, 8: {8}}
+    assert sum(len(known.machines) for known in found.values()) == len(KNOWN.machines)
 
 
 def kept(asking: NameResolver) -> dict[int, int]:

@@ -1,11 +1,14 @@
 """What a name of a private network leads to."""
 
+from unittest.mock import Mock
+
 import msgspec
 import pytest
 
+from hawker.dns import view as view_module
 from hawker.dns.view import MOST_ADDRESSES, Leads, view_of
 from hawker.host.address import network_resolver
-from hawker.names import RESOLVER, KnownNames, NamedMachine
+from hawker.names import MOST_PAIRS, RESOLVER, KnownNames, NamedMachine, named_pairs
 from tests.dns.known import ASLEEP, HERE, HIDDEN, KNOWN, MINE, ONE, OTHER, THEIRS, THREE, TWO, named, view
 
 ALL = {ONE.ip, TWO.ip, THREE.ip}
@@ -59,6 +62,23 @@ def test_nearest_machines_come_first_and_as_many_as_are_asked_for() -> None:
     assert ips("top1.nearest.of.shop") == [ONE.ip]
     assert ips("top2.nearest.of.shop") == [ONE.ip, TWO.ip]
     assert ips("top9.nearest.of.shop") == [ONE.ip, TWO.ip, THREE.ip]
+
+
+def test_machines_are_looked_at_once_for_all_questions_about_their_app(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, looked = view(), Mock(side_effect=named_pairs)
+    monkeypatch.setattr(view_module, "named_pairs", looked)
+    for number in range(50):
+        assert seen.find([f"v{number}", "tier", "kv", "_metadata", "shop"]) is None
+    assert looked.call_count == sum(each.listed for each in seen.apps["shop"])
+    for name in (["_instances"], ["all", "vms", "shop"], ["regions", "shop"]):
+        assert seen.find(name) is seen.find(name), "a list is made once"
+
+
+def test_the_first_pairs_of_metadata_have_names() -> None:
+    metadata = {f"k{number}": "v" for number in range(MOST_PAIRS + 1)}
+    seen = view(MINE, msgspec.structs.replace(KNOWN, machines=(named(1, metadata=metadata),)))
+    assert seen.find(["v", f"k{MOST_PAIRS - 1}", "kv", "_metadata", "shop"]) is not None
+    assert seen.find(["v", f"k{MOST_PAIRS}", "kv", "_metadata", "shop"]) is None
 
 
 def test_lists_are_texts() -> None:

@@ -80,6 +80,7 @@ async def test_large_metadata_of_one_tenant_is_read_in_parts(rows: Rows) -> None
     told = Told()
     await fleet(Narrow(rows, 300_000), told, MINE).read()
     assert [each.name for each in told.machines] == [f"name-{number}" for number in range(12)]
+    assert not any(each.metadata for each in told.machines), "pairs without names are left out"
 
 
 async def test_the_latest_generation_of_a_machine_counts_wherever_it_is(rows: Rows) -> None:

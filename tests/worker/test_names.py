@@ -23,7 +23,8 @@ def book(worker: SimWorker, folder: Path) -> NameBook:
 
 async def test_records_are_names_and_what_others_have_is_beside_them(worker: SimWorker, tmp_path: Path) -> None:
     machine_id = await worker.started(
-        metadata={"fly_process_group": "web"}, dns={"skip_registration": True, "nameservers": ["192.0.2.1"]}
+        metadata={"fly_process_group": "web", "no_name": "x" * 64},
+        dns={"skip_registration": True, "nameservers": ["192.0.2.1"]},
     )
     off = await worker.stopped()
     told = book(worker, tmp_path)
@@ -33,6 +34,7 @@ async def test_records_are_names_and_what_others_have_is_beside_them(worker: Sim
     assert by_id[MachineId(machine_id)].group == "web" and not by_id[MachineId(machine_id)].listed
     assert APP in {each.name for each in known.apps} and known.upstream == ("192.0.2.53",)
     own = by_id[MachineId(machine_id)]
+    assert own.metadata == {"fly_process_group": "web"}, "pairs without names are left out"
     assert own.name == worker.record(machine_id).name != ""
     assert told.networks() == {worker.record(machine_id).network.network_id}
     other = NamedMachine(

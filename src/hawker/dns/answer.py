@@ -17,7 +17,7 @@ from hawker.dns.view import Leads, View
 from hawker.value_object import ValueObject
 
 TTL_S, NEGATIVE_TTL_S = 5, 2
-UDP_BYTES, UDP_BYTES_PLAIN = 1232, 512
+UDP_BYTES, UDP_BYTES_PLAIN, TCP_BYTES = 1232, 512, 65_535
 _INTERNAL, _FLYCAST = from_text("internal."), from_text("flycast.")
 _REVERSE = from_text("a.a.d.f.ip6.arpa.")
 _NIBBLES = 32
@@ -97,13 +97,39 @@ def _needed(data: bytes, others: int) -> bytes | None:
     return data[: end + _OPT.size - 2] + b"\0\0"
 
 
-def answer(asked: Question, view: View) -> message.Message:
-    """The answer to a question that `is_ours`."""
+def spelling(data: bytes, *, tcp: bool) -> tuple[bytes, int] | None:
+    """All that the answer to a question of ours comes from, but for the id and upper case in its name; and where that
+    name ends in the packet. None for a packet that is not in order."""
+    if len(data) < _HEAD.size:
+        return None
+    _, said, questions, answers, authorities, others = _HEAD.unpack_from(data)
+    if said & (flags.QR | _OPCODE) or questions != 1 or answers or authorities:
+        return None
+    needed = _needed(data, others)
+    if needed is None:
+        return None
+    end = len(needed) - (_OPT.size if others else 0)
+    most = UDP_BYTES_PLAIN
+    if others:
+        _, _, room, extended, _ = _OPT.unpack_from(data, end)
+        if extended >> 16:
+            return None
+        most = max(UDP_BYTES_PLAIN, min(room, UDP_BYTES))
+    kind_at = end - _QUESTION_END + 1
+    form = bytes((tcp, said & flags.RD != 0, others)) + (0 if tcp else most).to_bytes(2, "big")
+    return form + data[kind_at:end] + data[_HEAD.size : kind_at].lower(), kind_at
+
+
+def answer(asked: Question, view: View, most: int = TCP_BYTES) -> message.Message:
+    """The answer to a question that `is_ours`. One of more than `most` bytes has no records, and says so (TC)."""
     reply = message.make_response(asked.query, recursion_available=True)
     reply.flags |= flags.AA
     leads = _leads(asked.name.canonicalize(), view)
     if leads is None:
         reply.set_rcode(rcode.NXDOMAIN)
+    if isinstance(leads, Leads) and _record_bytes(asked, leads) > most:
+        reply.flags |= flags.TC
+        return reply
     records = [] if leads is None else _records(asked, leads)
     if records:
         reply.answer.append(rrset.from_rdata_list(asked.name, TTL_S, records))
@@ -184,6 +210,13 @@ def _records(asked: Question, leads: Leads | _Pointer) -> list[Rdata]:
         case rdatatype.TXT, Leads():
             return [TXT(rdataclass.IN, rdatatype.TXT, _pieces(text)) for text in leads.texts]
     return []
+
+
+def _record_bytes(asked: Question, leads: Leads) -> int:
+    """The least bytes that the records take."""
+    if asked.kind == rdatatype.AAAA:
+        return len(leads.addresses) * _ADDRESS_BYTES
+    return sum(map(len, leads.texts)) if asked.kind == rdatatype.TXT else 0
 
 
 def _pieces(text: str) -> list[bytes]:

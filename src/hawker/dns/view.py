@@ -5,16 +5,27 @@ and machines are found by their names too: NAME.vm.APP.internal.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from ipaddress import IPv6Address
+from typing import TypeVar
 
 import msgspec
 
 from hawker.host.address import network_resolver
 from hawker.ids import NodeId
-from hawker.names import RESOLVER, KnownNames, NamedMachine, NamedPeer, is_private_address, network_of_address
+from hawker.names import (
+    RESOLVER,
+    KnownNames,
+    NamedMachine,
+    NamedPeer,
+    is_private_address,
+    named_pairs,
+    network_of_address,
+)
 from hawker.value_object import ValueObject
 
 MOST_ADDRESSES = 500
+_K = TypeVar("_K", str, tuple[str, str])
 _TOP = re.compile(r"top([1-9]\d{0,2})")
 _BETWEEN = frozenset({("vm",), ("process",), ("_metadata",), ("kv", "_metadata"), ("of",), ("nearest", "of")})
 """Names that have other names below them, and no records of their own."""
@@ -28,6 +39,34 @@ class Leads(ValueObject, frozen=True):
     """Answers to a question for TXT; a text longer than 255 bytes is sent in pieces."""
 
 
+class AppMachines:
+    """The machines of one app, by what names say of them: each is looked at once, not for each question."""
+
+    def __init__(self, machines: Sequence[NamedMachine]) -> None:
+        self.listed = [each for each in machines if each.listed]
+        self.by_id = _by(machines, lambda each: (each.id,))
+        self.by_name = _by(machines, lambda each: (each.name.casefold(),))
+        self.by_group = _by(self.listed, lambda each: (each.group.casefold(),))
+        self.by_region = _by(self.listed, lambda each: (each.region.casefold(),))
+
+    @cached_property
+    def by_pair(self) -> dict[tuple[str, str], list[NamedMachine]]:
+        """By key and value of their metadata, both as names are compared."""
+        return _by(self.listed, _pairs)
+
+
+def _by(machines: Iterable[NamedMachine], keys: Callable[[NamedMachine], Iterable[_K]]) -> dict[_K, list[NamedMachine]]:
+    found: dict[_K, list[NamedMachine]] = {}
+    for machine in machines:
+        for key in keys(machine):
+            found.setdefault(key, []).append(machine)
+    return found
+
+
+def _pairs(machine: NamedMachine) -> set[tuple[str, str]]:
+    return {(key.casefold(), value.casefold()) for key, value in named_pairs(machine.metadata).items()}
+
+
 class View(ValueObject, frozen=True):
     """The names of one network. `shuffle` gives a random order; `api` is the address where the asker reaches the node's
     API."""
@@ -36,6 +75,10 @@ class View(ValueObject, frozen=True):
     region: str
     """The region of this node: machines of it come second in `nearest`, behind those of the node itself."""
     apps: dict[str, list[NamedMachine]] = msgspec.field(default_factory=dict)
+    known: dict[str, AppMachines] = msgspec.field(default_factory=dict)
+    """The machines of the apps that were asked for."""
+    texts: dict[tuple[str, ...], Leads] = msgspec.field(default_factory=dict)
+    """The lists that were asked for, by their labels."""
     addresses: dict[str, list[IPv6Address]] = msgspec.field(default_factory=dict)
     by_address: dict[IPv6Address, NamedMachine] = msgspec.field(default_factory=dict)
     address_of: dict[str, IPv6Address] = msgspec.field(default_factory=dict)
@@ -47,6 +90,14 @@ class View(ValueObject, frozen=True):
     def find(self, labels: Sequence[str]) -> Leads | None:
         """The content of the name with these `labels` below `.internal`, in lower case, `internal` left out. None:
         there is no such name."""
+        found = self.texts.get(tuple(labels))
+        if found is None:
+            found = self._find(labels)
+            if found is not None and found.texts:
+                self.texts[tuple(labels)] = found
+        return found
+
+    def _find(self, labels: Sequence[str]) -> Leads | None:
         match labels:
             case []:
                 return Leads()
@@ -63,7 +114,9 @@ class View(ValueObject, frozen=True):
             case ["_api"]:
                 return Leads(addresses=(self.api,) if self.api else ())
             case [*below, app] if app in self.apps:
-                return self._of_app(tuple(below), self.apps[app])
+                if app not in self.known:
+                    self.known[app] = AppMachines(self.apps[app])
+                return self._of_app(tuple(below), self.known[app])
             case _:
                 return None
 
@@ -84,8 +137,8 @@ class View(ValueObject, frozen=True):
         found = self.by_address.get(address)
         return None if found is None else f"{found.id}.vm.{found.app}.internal"
 
-    def _of_app(self, below: tuple[str, ...], machines: list[NamedMachine]) -> Leads | None:
-        listed = [each for each in machines if each.listed]
+    def _of_app(self, below: tuple[str, ...], machines: AppMachines) -> Leads | None:
+        listed = machines.listed
         match below:
             case () | ("global",):
                 return self._addresses(listed)
@@ -97,20 +150,20 @@ class View(ValueObject, frozen=True):
                 return Leads(texts=_text(",".join(sorted({each.region for each in _started(listed)}))))
             case ("all", "regions"):
                 return Leads(texts=_text(",".join(sorted({each.region for each in listed}))))
-            case (*own, "vm") if own:
-                return self._some(_called(".".join(own), machines))
+            case (*own, "vm") if own:  # an id is never taken by another machine's name
+                return self._some(machines.by_id.get(".".join(own)) or machines.by_name.get(".".join(own)))
             case (group, "process"):
-                return self._some([each for each in listed if each.group.casefold() == group])
+                return self._some(machines.by_group.get(group))
             case (value, key, "kv", "_metadata"):
-                return self._some([each for each in listed if _has(each, key, value)])
+                return self._some(machines.by_pair.get((key, value)))
             case (top, "nearest", "of") if number := _TOP.fullmatch(top):
                 nearest = sorted(_started(listed), key=self._distance)[: int(number[1])]
                 return Leads(addresses=tuple(self.address_of[each.ip] for each in nearest))
             case (region,) if region not in ("vm", "process", "_metadata", "of"):
-                return self._some([each for each in listed if each.region.casefold() == region])
+                return self._some(machines.by_region.get(region))
         return Leads() if below in _BETWEEN else None
 
-    def _some(self, machines: list[NamedMachine]) -> Leads | None:
+    def _some(self, machines: list[NamedMachine] | None) -> Leads | None:
         """A name that is there because machines are."""
         return self._addresses(machines) if machines else None
 
@@ -152,16 +205,6 @@ def view_of(
 
 def _started(machines: Iterable[NamedMachine]) -> list[NamedMachine]:
     return [each for each in machines if each.started]
-
-
-def _called(name: str, machines: Sequence[NamedMachine]) -> list[NamedMachine]:
-    """Whose id it is, or else whose name: an id is never taken by another machine's name."""
-    by_id = [each for each in machines if each.id == name]
-    return by_id or [each for each in machines if each.name.casefold() == name]
-
-
-def _has(machine: NamedMachine, key: str, value: str) -> bool:
-    return any(name.casefold() == key and held.casefold() == value for name, held in machine.metadata.items())
 
 
 def _instance(machine: NamedMachine) -> str:

@@ -30,7 +30,7 @@ from hawker.host.address import peer_ip
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.log import bind
 from hawker.machine import State
-from hawker.names import NamedApp, NamedMachine, NamedPeer, group_of
+from hawker.names import NamedApp, NamedMachine, NamedPeer, group_of, named_pairs
 
 _EVERY_S, _QUERY_S = 1.0, 5.0
 _APPS = (
@@ -240,7 +240,7 @@ def _machine(row: tuple[Value, ...]) -> NamedMachine | None:
             region=region,
             started=state == State.STARTED,
             group=group_of(said),
-            metadata=said,
+            metadata=named_pairs(said),
             name=name,
         )
         return machine if ip.startswith("fdaa:") and machine.network_id >= 0 else None

@@ -28,6 +28,7 @@ from hawker.names import (
     ZoneProof,
     group_of,
     keeping,
+    named_pairs,
     write_names,
 )
 from hawker.record.app import APPS, WIREGUARD_PEERS, AppRecord, PeerRecord
@@ -230,7 +231,7 @@ def named_machine(record: MachineRecord, node: NodeId) -> NamedMachine:
         started=record.state is State.STARTED,
         listed=dns is None or not dns.skip_registration,
         group=group_of(metadata),
-        metadata=dict(metadata),
+        metadata=named_pairs(metadata),
         name=record.name,
     )
 
