@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.dns import answer as answer_module
-from hawker.dns.answer import NEGATIVE_TTL_S, TTL_S, Question, answer, failed, read_question, wire_of
+from hawker.dns.answer import NEGATIVE_TTL_S, TCP_BYTES, TTL_S, Question, answer, failed, read_question, wire_of
+from hawker.dns.view import Leads
 from hawker.names import KnownNames
 from tests.dns.known import FLYCAST, HERE, MINE, ONE, THEIRS, addresses, answered, asked, named, texts, view
 
@@ -70,6 +71,14 @@ def test_an_answer_that_does_not_fit_is_said_to_be_cut() -> None:
         wire = wire_of(answer(question, view(MINE, known)), question.most)
         assert len(wire) <= most and message.from_wire(wire).flags & flags.TC
     assert len(addresses(message.from_wire(wire_of(answer(question, view(MINE, known)), 65_535)))) == 399
+
+
+def test_a_list_is_whole_over_tcp_up_to_the_last_byte_that_a_packet_has() -> None:
+    seen, room = view(), TCP_BYTES - 12 - len("_instances.internal") - 2 - 4 - 12
+    for length in range(65_240, 65_600, 5):
+        seen.texts["_instances",] = Leads(texts=("x" * length,))
+        reply = message.from_wire(wire_of(answer(asked("_instances.internal", "TXT"), seen), TCP_BYTES))
+        assert (len(reply.answer), bool(reply.flags & flags.TC)) == ((1, False) if length + 256 <= room else (0, True))
 
 
 def test_an_answer_that_cannot_fit_is_cut_before_its_records_are_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ _INTERNAL, _FLYCAST = from_text("internal."), from_text("flycast.")
 _REVERSE = from_text("a.a.d.f.ip6.arpa.")
 _NIBBLES = 32
 _PIECE = 255
+_RECORD_HEAD_BYTES = 12
 _HEAD, _OPT = Struct("!6H"), Struct("!BHHIH")
 _COUNTS_AT, _LABEL_BYTES, _QUESTION_END = 4, 63, 5
 _OPCODE = 0x7800
@@ -213,10 +214,11 @@ def _records(asked: Question, leads: Leads | _Pointer) -> list[Rdata]:
 
 
 def _record_bytes(asked: Question, leads: Leads) -> int:
-    """The least bytes that the records take."""
+    """What the records take. The library raises an error of its own for a text that no record has room for."""
     if asked.kind == rdatatype.AAAA:
         return len(leads.addresses) * _ADDRESS_BYTES
-    return sum(map(len, leads.texts)) if asked.kind == rdatatype.TXT else 0
+    lengths = [len(text.encode()) for text in leads.texts] if asked.kind == rdatatype.TXT else []
+    return sum(_RECORD_HEAD_BYTES + length + -(-length // _PIECE) for length in lengths)
 
 
 def _pieces(text: str) -> list[bytes]:
