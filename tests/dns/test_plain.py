@@ -5,6 +5,7 @@ from dns import flags, message, opcode, rdataclass
 from dns.reversename import from_address
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hawker.dns.answer import UDP_BYTES_PLAIN, Question, answer, read_question, wire_of
 from hawker.dns.plain import plain_answer, read_plain
@@ -77,9 +78,19 @@ def test_no_packet_breaks_the_reader_of_plain_questions(data: bytes) -> None:
     plainly(data, view())
 
 
-def test_an_answer_that_does_not_fit_is_left_to_the_library() -> None:
-    question = message.make_query("shop.internal", "AAAA").to_wire()
-    assert plainly(question, view(MINE, _MANY)) is None
+@pytest.mark.parametrize("options", [{}, {"use_edns": 0, "payload": 512}, {"use_edns": 0, "payload": 1232}])
+def test_an_answer_that_does_not_fit_is_cut_as_the_library_cuts_it(options: dict[str, object]) -> None:
+    question = message.make_query("shop.internal", "AAAA", **options).to_wire()  # type: ignore[arg-type]
+    for count in (*range(14, 19), *range(38, 46), 99):
+        seen = view(MINE, replace(_MANY, machines=_MANY.machines[:count]))
+        cut = plainly(question, seen)
+        assert (
+            cut is not None
+            and message.from_wire(cut).to_text()
+            == message.from_wire(
+                by_the_library(question, view(MINE, replace(_MANY, machines=_MANY.machines[:count])))
+            ).to_text()
+        )
     whole = plainly(question, view(MINE, _MANY), 65_535)
     assert whole is not None and len(message.from_wire(whole).answer[0]) == 99 and len(whole) > UDP_BYTES_PLAIN
 

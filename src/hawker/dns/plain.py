@@ -10,17 +10,18 @@ from hawker.dns.view import View
 from hawker.value_object import ValueObject
 
 _HEAD, _KIND, _RECORD, _OPT = Struct("!6H"), Struct("!HH"), Struct("!HHIH"), Struct("!BHHBBHH")
-_NAME_BYTES, _LABEL_BYTES = 255, 63
+_NAME_BYTES, _LABEL_BYTES, _ADDRESS_BYTES = 255, 63, 16
 _IN, _TXT, _AAAA, _SOA, _OPTIONS = 1, 16, 28, 6, 41
 _KINDS = 128
 """Record types with numbers below this are of data; the others are questions of their own kind."""
 _RD, _MAY_BE_SET = 0x0100, 0x0130
 """Flags of a question: the flag that an answer repeats (RD); all flags that may be set (RD, AD, CD)."""
-_ANSWERS, _NO_SUCH_NAME = 0x8480, 3
-"""Flags of an answer (QR, AA and RA), and the code of an answer when no machine or app has the name."""
+_ANSWERS, _CUT, _NO_SUCH_NAME = 0x8480, 0x0200, 3
+"""Flags of an answer (QR, AA and RA), of one that does not fit (TC), and the code of an answer when no machine or app
+has the name."""
 _TO_BYTE = 0xC000
 """The two highest bits of a pointer to an earlier name; the lower bits are the offset of that name in the packet."""
-_OF_ADDRESS = (_TO_BYTE | _HEAD.size).to_bytes(2, "big") + _RECORD.pack(_AAAA, _IN, TTL_S, 16)
+_OF_ADDRESS = (_TO_BYTE | _HEAD.size).to_bytes(2, "big") + _RECORD.pack(_AAAA, _IN, TTL_S, _ADDRESS_BYTES)
 _OUR_OPT = _OPT.pack(0, _OPTIONS, 8192, 0, 0, 0, 0)
 _INTERNAL = b"\x08internal\0"
 _TIMES = Struct("!5I").pack(1, 3600, 600, 86_400, NEGATIVE_TTL_S)
@@ -86,13 +87,16 @@ def _room(data: bytes, at: int) -> int | None:
 
 
 def plain_answer(asked: PlainQuestion, view: View, most: int) -> bytes | None:
-    """The bytes of the answer, at most `most` of them; None where `answer` has to make it."""
+    """The bytes of the answer, at most `most` of them: where it does not fit, its records are left out, and it says so
+    (TC). None where `answer` has to make it."""
     *below, zone = asked.labels
     leads = view.find(below) if zone == "internal" else view.flycast(below)
     if leads is not None and leads.texts and asked.kind == _TXT:
         return None
     addresses = leads.addresses if leads is not None and asked.kind == _AAAA else ()
     flags = _ANSWERS | asked.flags & _RD | (_NO_SUCH_NAME if leads is None else 0)
+    if len(addresses) * (len(_OF_ADDRESS) + _ADDRESS_BYTES) + len(asked.head) > most - (len(_OUR_OPT) * asked.has_opt):
+        return asked.head[:2] + _HEAD.pack(0, flags | _CUT, 1, 0, 0, 0)[2:] + asked.head[_HEAD.size :]
     counts = (1, len(addresses), 0 if addresses else 1, 1 if asked.has_opt else 0)
     head = asked.head[:2] + _HEAD.pack(0, flags, *counts)[2:] + asked.head[_HEAD.size :]
     records = b"".join([_OF_ADDRESS + each.packed for each in addresses]) if addresses else _none(asked, zone)
