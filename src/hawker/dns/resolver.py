@@ -100,9 +100,12 @@ class Names:
             return
         stamp = (found.st_mtime_ns, found.st_ino)
         if stamp != self._stamp:
-            self._stamp, self._views = stamp, {}
-            self._known = read_names(self._folder) or self._known
-            self._of_network = {} if self._known is None else by_network(self._known)
+            self._stamp = stamp
+            self._take(read_names(self._folder) or self._known)
+
+    def _take(self, known: KnownNames | None) -> None:
+        self._known, self._views = known, {}
+        self._of_network = {} if known is None else by_network(known)
 
 
 def by_network(known: KnownNames) -> dict[int, KnownNames]:

@@ -63,7 +63,7 @@ class ToldNames(Names):
     """Without a file between the worker and the resolver."""
 
     def tell(self, known: KnownNames) -> None:
-        self._known, self._views = known, {}
+        self._take(known)
 
     def _look(self) -> None:
         """It is told."""
@@ -137,7 +137,7 @@ class NetworkHost:
         )
         self.book = parts.book(_NOWHERE, clock)
         self.names = parts.told(_NOWHERE, clock)
-        self.resolver = parts.resolver(self.names, cast(Forwarder, None), clock)
+        self.resolver = parts.resolver(self.names, Forwarder(tuple, clock), clock)
         record = NodeRecord(id=self.id, region="mad", created_at=0.0)
         self._name_book = NameBook(_NOWHERE, self.store, self._changes, clock, record)
         self.fleet_names = parts.names(
