@@ -17,15 +17,18 @@ from hawker.api.contract.deploy import (
 )
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call
+from hawker.deploys.deploy_table import DeployTable
 from hawker.errors import NotFound
-from hawker.record.deploy import SlotState
+from hawker.record.deploy import SlotKind, SlotRecord, SlotState
 from hawker.sim.deploys.deploy_host import DeployKit
 from hawker.sim.node.sim_worker import APP, SimWorker
-from tests.sim.deploys.fleets import BAD, played_deploys
+from tests.deploys.deploying import CHECKED
+from tests.sim.deploys.fleets import BAD, PlayedDeploys, played_deploys
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio
 anyio_backend = in_virtual_time
+BLUEGREEN: dict[str, Any] = {"deploy": {"strategy": "bluegreen"}, **CHECKED}
 LATEST = DeployParams(app_name=APP, version="latest")
 
 
@@ -53,6 +56,25 @@ async def test_a_deploy_goes_on_at_another_node_when_its_home_is_lost() -> None:
         record = fleet.record(fleet.home)
         assert record is not None and record.coordinator != fleet.home.id
         assert await fleet.settled() == []
+
+
+async def test_a_deploy_whose_old_machines_go_is_completed_by_another_node_though_new_ones_are_away() -> None:
+    """Those of the lost home: nothing goes back any more, since there is nothing to go back to."""
+    async with played_deploys() as fleet:
+        await fleet.deploy(**BLUEGREEN)
+        await fleet.eventually(lambda: any(slot.state == "done" for slot in _old(fleet)))
+        await fleet.home.kill(power=True)
+        other = next(host for host in fleet.hosts if host not in fleet.voters())
+        found = await fleet.ended(fleet.hosts.index(other))
+        assert found.status == "complete"
+        assert {slot.state for slot in found.slots if slot.kind == "create"} == {"done"}
+        await fleet.again(fleet.home)
+        assert await fleet.settled() == []
+
+
+def _old(fleet: PlayedDeploys) -> list[SlotRecord]:
+    slots = DeployTable(fleet.home.world.store, fleet.home.world.clock).slots(fleet.home.world.store, APP, 1)
+    return [slot for slot in slots if slot.kind is SlotKind.DESTROY]
 
 
 async def test_a_release_that_crashes_is_taken_back_by_another_node_when_its_home_is_lost() -> None:

@@ -1,5 +1,7 @@
 """Words to a deploy that is under way."""
 
+from typing import Any
+
 import pytest
 
 from hawker.api.contract.app import AppParams
@@ -49,11 +51,13 @@ async def test_an_abort_takes_back_or_keeps(worker: SimWorker, keep: bool, statu
     assert [release for _, release, _ in groups(await machines(worker))] == releases
 
 
-async def test_nothing_can_be_said_any_more_while_old_machines_go(worker: SimWorker) -> None:
+@pytest.mark.parametrize("fields", [{"stage": LAST_STAGE}, {"stage": "", "no_way_back": True}])
+async def test_nothing_can_be_said_any_more_while_old_machines_go(worker: SimWorker, fields: dict[str, Any]) -> None:
+    """Also where an older version wrote that down."""
     begun = await deploy(worker, WEB)
     params = DeployParams(app_name=APP, version=str(begun.version))
     table = DeployTable(worker.store, worker.parts.deps.clock)
-    await worker.store.write(lambda tx: table.change(tx, APP, begun.version, stage=LAST_STAGE))
+    await worker.store.write(lambda tx: table.change(tx, APP, begun.version, **fields))
     for route in (PAUSE_DEPLOY, RESUME_DEPLOY):
         with pytest.raises(WrongState, match="old machines, which go now"):
             await worker.api.call(route, params=params)

@@ -123,6 +123,36 @@ async def test_a_deploy_whose_daemon_is_killed_again_and_again_ends_complete(sta
         assert groups(await machines(worker)) == [("jobs", "2", State.STARTED), ("web", "2", State.STARTED)]
 
 
+async def test_a_deploy_whose_daemon_is_killed_while_old_machines_go_looks_back_at_nothing(
+    stall: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next daemon begins at the first step, and puts no machine into routing or out of it again."""
+    delete, each, calls = Moves.delete, Moves.each, list[Any]()
+
+    async def then_dies(deploying: Moves, slot: SlotRecord) -> None:
+        await delete(deploying, slot)
+        raise Death
+
+    async def counted(deploying: Moves, slots: Iterable[SlotRecord], route: Any) -> None:
+        calls.append(route)
+        await each(deploying, slots, route)
+
+    with pytest.raises(Death):
+        async with stall.open() as worker:
+            await worker.app()
+            await deploy(worker, CHECKED)
+            await ended(worker)
+            monkeypatch.setattr(Moves, "delete", then_dies)
+            await deploy(worker, CHECKED, strategy="bluegreen")
+            await ended(worker)
+    stall.crash()
+    monkeypatch.setattr(Moves, "delete", delete)
+    monkeypatch.setattr(Moves, "each", counted)
+    async with stall.open() as worker:
+        assert (await ended(worker)).status == "complete"
+        assert calls == []
+
+
 @pytest.mark.parametrize(
     "place", ["deploy.switch before", "each", "deploy_back.take_back before", "deploy_back.take_back after"]
 )

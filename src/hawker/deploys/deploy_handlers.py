@@ -26,7 +26,7 @@ from hawker.api.contract.deploy import (
 from hawker.api.handlers import answers
 from hawker.api.route import B, Call, NoQuery, Unary
 from hawker.deferred import deferred
-from hawker.deploys.deploy_table import LAST_STAGE, DeployTable
+from hawker.deploys.deploy_table import DeployTable, is_last
 from hawker.errors import NotFound, WrongState
 from hawker.record.app import APPS, RELEASES, ReleaseRecord
 from hawker.record.deploy import DeployRecord, DeployWish, SlotRecord, deploy_key
@@ -101,7 +101,7 @@ class DeployHandlers:
                 raise WrongState(f"deploy {version} of app '{app}' has ended: {release.status}")
             if release.status == "rolling_back":
                 raise WrongState(f"deploy {version} of app '{app}' is going back already")
-            if record.stage == LAST_STAGE:
+            if is_last(record):
                 raise WrongState(f"deploy {version} of app '{app}' is complete but for old machines, which go now")
             if asked is DeployWish.NOTHING and record.asked is not DeployWish.PAUSE:
                 raise WrongState(f"deploy {version} of app '{app}' is not paused")

@@ -17,7 +17,12 @@ _LOOK_S = 0.1
 
 
 LAST_STAGE = "old machines go"
-"""The text of the last stage: from here on nothing goes back."""
+"""The text of the last stage, for people."""
+
+
+def is_last(record: DeployRecord) -> bool:
+    """Whether old machines go, so that nothing goes back any more. Older versions know it by the text alone."""
+    return record.no_way_back or record.stage == LAST_STAGE
 
 
 class DeployTable:

@@ -17,7 +17,7 @@ from hawker.api.caller import LateCaller
 from hawker.api.contract.machine_operation import CORDON_MACHINE, STOP_MACHINE, UNCORDON_MACHINE
 from hawker.clock import Clock
 from hawker.deferred import deferred
-from hawker.deploys.deploy_table import LAST_STAGE, DeployTable
+from hawker.deploys.deploy_table import LAST_STAGE, DeployTable, is_last
 from hawker.errors import LeaseHeld, MoveUnderWay, Unavailable
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, HandOff, Outcome, Step, StepContext
 from hawker.machine import GONE, State
@@ -175,10 +175,10 @@ class DeploySteps:
         """What a person asks for; else the last stage is begun."""
         given, table = context.input, table_of(context.deps)
         record = table.find(tx, given.app, given.version)
-        if record.stage == LAST_STAGE:
+        if is_last(record):
             return DeployWish.NOTHING
         if record.asked is DeployWish.NOTHING:
-            table.change(tx, given.app, given.version, stage=LAST_STAGE)
+            table.change(tx, given.app, given.version, stage=LAST_STAGE, no_way_back=True)
         return record.asked
 
     async def settle(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
@@ -260,8 +260,11 @@ class DeploySteps:
     async def _until_stopped(
         self, context: StepContext[DeployDeps, DeployInput], do: "tasks.Work", term: "coordinator.Term"
     ) -> Outcome:
-        """`do` until it is done, a slot fails, or a person wants it stopped."""
+        """`do` until it is done, a slot fails, or a person wants it stopped. Nothing once old machines go: who begins
+        anew then, after a reboot or at another node, would find a reason to go back to what is gone."""
         deploy = self._moves(context, term)
+        if is_last(deploy.record):
+            return Done()
         try:
             await _unless_stopped(deploy, do)
         except moves.SlotFailed as failed:

@@ -83,7 +83,8 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     are the regions whose machines are updated one after the other, none where all are at once; of them `baked` were
     watched to their end, and the next is watched until `baked_at`, when it is. `blue_until`: the old machines of a
     bluegreen deploy are kept at rest until then. `blue_untouched`: none of those was told to leave routing yet; false
-    also in records from before there was the field. `behind` are machines whose host was away when it was accepted.
+    also in records from before there was the field. `no_way_back`: old machines go, and nothing is taken back any more;
+    it stays true, whoever coordinates the deploy. `behind` are machines whose host was away when it was accepted.
     Times are Unix seconds."""
 
     version: int  # number of the release that is deployed, 1 or more
@@ -106,6 +107,7 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     baked_at: float | None = None
     blue_until: float | None = None
     blue_untouched: bool = False
+    no_way_back: bool = False
     behind: tuple[str, ...] = ()
     began_at: float
     ended_at: float | None = None
