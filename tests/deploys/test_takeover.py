@@ -1,13 +1,19 @@
 """Who looks after a deploy whose coordinator is gone, and what is forgotten."""
 
+from functools import partial
+
+import anyio
 import pytest
 from msgspec.structs import replace
 
 from hawker.deploys import takeover
-from hawker.errors import NotFound, WrongState
-from hawker.record.deploy import DEPLOY_REGISTERS, DEPLOY_TERMS, DeployTermRecord
+from hawker.deploys.takeover import DeployWatch
+from hawker.deploys.voters import TermLost
+from hawker.errors import Conflict, NotFound, WrongState
+from hawker.record.deploy import DEPLOY_REGISTERS, DEPLOY_TERMS, DeployTermRecord, RegisterRecord
 from hawker.record.machine import MACHINES
 from hawker.sim.deploys.deploy_host import DeployHost
+from hawker.store.contract import Tx
 from tests.sim.deploys.fleets import BAD, PlayedDeploys, played_deploys
 from tests.worker.hourglass import in_virtual_time
 
@@ -31,6 +37,47 @@ async def test_one_voter_takes_over_and_no_other_node() -> None:
 def _leads(fleet: PlayedDeploys, host: DeployHost) -> bool:
     record = fleet.record(host)
     return record is not None and record.coordinator == host.id
+
+
+def _put_first(register: RegisterRecord, tx: Tx) -> None:
+    tx.put(DEPLOY_REGISTERS, "0", register)
+
+
+def _has_ended(fleet: PlayedDeploys, host: DeployHost) -> bool:
+    record = fleet.record(host)
+    return record is not None and record.ended_at is not None
+
+
+@pytest.mark.parametrize("error", [Conflict("a run is under way"), TermLost(), None])
+async def test_a_deploy_that_cannot_be_looked_at_keeps_no_voter_from_another_one(
+    error: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which comes after it; and no daemon ends by it. None: the look never ends."""
+    begin, tries = DeployWatch._begin, list[str]()
+
+    async def fails(watch: DeployWatch, key: str, register: RegisterRecord) -> None:
+        if key != "0":
+            await begin(watch, key, register)
+            return
+        tries.append(key)
+        if error is None:
+            await anyio.sleep_forever()
+        else:
+            raise error
+
+    monkeypatch.setattr(DeployWatch, "_begin", fails)
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.changes()
+        home, *others = fleet.voters()
+        for host in others:
+            register = fleet.register(host)
+            assert register is not None
+            await host.world.store.write(partial(_put_first, register))
+        await home.kill()
+        await fleet.eventually(lambda: any(_leads(fleet, host) for host in others))
+        assert tries
+        await fleet.eventually(lambda: any(_has_ended(fleet, host) for host in others))
 
 
 @pytest.mark.long(reason="seconds of a played fleet; the simulator of deploys in `make check` kills voters, too")

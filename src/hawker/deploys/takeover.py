@@ -20,7 +20,7 @@ from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.flows import DEPLOY, DEPLOY_BACK, DeployInput
 from hawker.deploys.register import TERM_S, answer_of
 from hawker.deploys.releases import ReleaseStatus, found
-from hawker.deploys.voters import CoordinatingNodes, Voters, taken_voters
+from hawker.deploys.voters import CoordinatingNodes, TermLost, Voters, taken_voters
 from hawker.errors import HawkerError, NotFound, Unavailable, WrongState
 from hawker.fsm import journal
 from hawker.fsm.contract import WhenBusy
@@ -48,6 +48,9 @@ _FORGET_S = 60.0
 _LEFT_S = 40 * 86_400.0
 _GRANTS_S = 5.0
 _LATEST = "latest"
+_AT_ONCE = 16
+_ONE_S = 30.0
+"""The most seconds of one look at one register."""
 TAKEN = 1 << 20
 """The number by which the term that an operator takes is greater: those who are lost grant none as great, should they
 live."""
@@ -66,6 +69,7 @@ class DeployWatch:
         self._clock = clock
         self._runner = runner
         self._down: dict[str, float] = {}
+        self._said: dict[str, str] = {}
 
     async def serve(self) -> None:
         """Looks and forgets again and again, until cancelled. What forgets asks others, and no takeover waits for
@@ -87,15 +91,49 @@ class DeployWatch:
             await self._clock.sleep(every_s)
 
     async def look(self) -> None:
-        """Looks once at every register that is kept here."""
-        for key, register in list(self._store.scan(DEPLOY_REGISTERS)):
-            if register.ended or not register.term:
-                continue
-            local = self._store.get(DEPLOYS, deploy_key(register.app, register.version))
-            if local is not None and local.ended_at is not None and local.voters:
-                await self._tell(key, register, local)
-            elif journal.active(self._store, deploy_resource(register.app)) is None and self._is_due(key, register):
-                await self._begin(key, register)
+        """Looks once at every register that is kept here, several at a time. One that cannot be looked at, or not soon,
+        keeps no other from it."""
+        found = list(self._store.scan(DEPLOY_REGISTERS))
+        for known in (self._said, self._down):
+            for key in known.keys() - {key for key, _ in found}:
+                del known[key]
+        left = iter(found)
+
+        async def one_after_another() -> None:
+            for key, register in left:
+                await self._bounded(key, register)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in found[:_AT_ONCE]:
+                tasks.start_soon(one_after_another)
+
+    async def _bounded(self, key: str, register: RegisterRecord) -> None:
+        """Says once why it cannot be looked at."""
+        why = f"it takes more than {_ONE_S:g} s"
+        with anyio.move_on_after(_ONE_S):
+            try:
+                await self._look_at(key, register)
+                why = ""
+            except TermLost:
+                why = "another node coordinates it"
+            except HawkerError as error:
+                why = str(error)
+        if why and self._said.get(key) != why:
+            said = {"app": register.app, "deploy": register.version, "error": why}
+            _log.warning("cannot look at a deploy", extra=said)
+        if why:
+            self._said[key] = why
+        else:
+            self._said.pop(key, None)
+
+    async def _look_at(self, key: str, register: RegisterRecord) -> None:
+        if register.ended or not register.term:
+            return
+        local = self._store.get(DEPLOYS, deploy_key(register.app, register.version))
+        if local is not None and local.ended_at is not None and local.voters:
+            await self._tell(key, register, local)
+        elif journal.active(self._store, deploy_resource(register.app)) is None and self._is_due(key, register):
+            await self._begin(key, register)
 
     def _is_due(self, key: str, register: RegisterRecord) -> bool:
         """Whether its coordinator is down, and it is this voter's turn."""
