@@ -10,9 +10,21 @@ from hawker.deploys import takeover
 from hawker.deploys.takeover import DeployWatch
 from hawker.deploys.voters import TermLost
 from hawker.errors import Conflict, NotFound, WrongState
-from hawker.record.deploy import DEPLOY_REGISTERS, DEPLOY_TERMS, DeployTermRecord, RegisterRecord
+from hawker.fsm import journal
+from hawker.record.app import RELEASES
+from hawker.record.deploy import (
+    DEPLOY_REGISTERS,
+    DEPLOY_TERMS,
+    DEPLOYS,
+    DeployTermRecord,
+    RegisterRecord,
+    deploy_key,
+    deploy_resource,
+)
 from hawker.record.machine import MACHINES
 from hawker.sim.deploys.deploy_host import DeployHost
+from hawker.sim.deploys.deploy_plan import DeployBlow
+from hawker.sim.node.sim_worker import APP
 from hawker.store.contract import Tx
 from tests.sim.deploys.fleets import BAD, PlayedDeploys, played_deploys
 from tests.worker.hourglass import in_virtual_time
@@ -146,6 +158,48 @@ async def test_a_voter_that_missed_the_end_learns_of_it_though_its_coordinator_l
         await fleet.again(one)
         await fleet.eventually(lambda: not any(fleet.register(host) for host in fleet.voters()))
         assert fleet.record(one) is None
+
+
+async def test_a_deploy_that_cannot_tell_its_end_for_long_is_complete_all_the_same() -> None:
+    """Its voters are away when it has nothing left to do but to say so."""
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        fleet.strikes("deploy.settle before", DeployBlow.PART)
+        await fleet.eventually(lambda: fleet.is_parted)
+        home, *others = fleet.voters()
+        for host in others:
+            await host.kill()
+        await fleet.passes(900)
+        record = fleet.record(home)
+        assert record is not None and record.ended_at is None
+        fleet.heal()
+        for host in others:
+            await fleet.again(host)
+        assert (await fleet.ended(0)).status == "complete"
+        assert await fleet.settled() == []
+
+
+@pytest.mark.parametrize("heard", [True, False])
+async def test_an_end_that_most_voters_have_is_heeded_where_a_deploy_ended_otherwise(heard: bool) -> None:
+    """By a home whose run gave up, whether its own register tells of the end or not."""
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        assert (await fleet.ended(0)).status == "complete"
+        store, key = fleet.home.world.store, deploy_key(APP, 1)
+        (at, register), *_ = store.scan(DEPLOY_REGISTERS)
+        record, release = fleet.record(fleet.home), store.get(RELEASES, key)
+        assert record is not None and release is not None
+
+        def gave_up(tx: Tx) -> None:
+            tx.put(DEPLOYS, key, replace(record, term=record.term - 1, error="gave up"))
+            tx.put(RELEASES, key, replace(release, status="failed"))
+            tx.put(DEPLOY_REGISTERS, at, replace(register, ended=heard))
+
+        await fleet.eventually(lambda: journal.active(store, deploy_resource(APP)) is None)
+        await store.write(gave_up)
+        await fleet.eventually(lambda: store.get(RELEASES, key) == release)
+        ended = fleet.register(fleet.home)
+        assert fleet.record(fleet.home) == record and ended is not None and ended.ended
 
 
 async def test_an_operator_takes_a_deploy_of_which_two_voters_are_lost() -> None:

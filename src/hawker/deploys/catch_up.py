@@ -68,7 +68,7 @@ class CatchUp:
         self.intake = intake
         self._adopt = adopt
         self._said: dict[str, str] = {}
-        self._clean: dict[str, int] = {}  # the newest release of an app, where it left no machine behind
+        self._clean: dict[str, tuple[int, str]] = {}  # the newest release of an app, where it left no machine behind
 
     async def serve(self) -> None:
         """Looks every `LOOK_S`, until cancelled."""
@@ -96,7 +96,7 @@ class CatchUp:
     async def _look_at(self, app: str) -> None:
         store = self._store
         newest = next((record for _, record in store.scan(RELEASES, f"{app}/", limit=1, reverse=True)), None)
-        if newest is None or self._clean.get(app) == newest.version:
+        if newest is None or self._clean.get(app) == (newest.version, newest.status):
             return
         if journal.active(store, deploy_resource(app)) is not None:
             return
@@ -113,7 +113,7 @@ class CatchUp:
     async def _bring(self, app: str, release: ReleaseRecord, deploy: DeployRecord) -> None:
         behind = self._behind(app, deploy)
         if not (behind.late or behind.leaving):
-            self._clean[app] = release.version
+            self._clean[app] = release.version, release.status
             return
         there = [each for each in await self._machines(app) if each.host_status == "ok" and each.state not in GONE]
         for machine in there:
@@ -150,7 +150,7 @@ class CatchUp:
             if slot.kind in (SlotKind.CREATE, SlotKind.CANARY) and slot.state in _ORDERED and not slot.machine:
                 lost.append(slot)
         if not lost:
-            self._clean[app] = release.version
+            self._clean[app] = release.version, release.status
             return
         caller = self.intake().fleet.caller
         ended = moves.Moves(

@@ -430,7 +430,7 @@ def deploy_flows(steps: DeploySteps) -> tuple[Flow[DeployInput], Flow[DeployInpu
             Step("move", steps.move, timeout_s=_LONG_S, backoff=_AGAIN, points=_POINTS),
             Step("switch", steps.switch, timeout_s=_LONG_S, backoff=_AGAIN, points=("switched",)),
             Step("tidy", steps.tidy, timeout_s=_LONG_S, backoff=_AGAIN),
-            Step("settle", steps.settle, durable=True),
+            Step("settle", steps.settle, timeout_s=_LONG_S, backoff=_AGAIN, durable=True),
         ),
         on_end=fail,
     )
@@ -439,7 +439,7 @@ def deploy_flows(steps: DeploySteps) -> tuple[Flow[DeployInput], Flow[DeployInpu
         input=DeployInput,
         steps=(
             Step("take_back", steps.take_back, timeout_s=_LONG_S, backoff=_AGAIN, points=("returning", "returned")),
-            Step("settle_back", steps.settle_back, durable=True),
+            Step("settle_back", steps.settle_back, timeout_s=_LONG_S, backoff=_AGAIN, durable=True),
         ),
         on_end=fail,
     )

@@ -127,7 +127,10 @@ class DeployWatch:
             self._said.pop(key, None)
 
     async def _look_at(self, key: str, register: RegisterRecord) -> None:
-        if register.ended or not register.term:
+        if register.ended:
+            await self._heed(key, answer_of(register), register)
+            return
+        if not register.term:
             return
         local = self._store.get(DEPLOYS, deploy_key(register.app, register.version))
         if local is not None and local.ended_at is not None and local.voters:
@@ -172,9 +175,29 @@ class DeployWatch:
         """It ended here, and this voter has not heard of it, or no majority has."""
         newest = await self._newest(key, register)
         if newest.ended:
-            await self._end(key)
+            await self._heed(key, newest, register)
         elif newest.holder == self._nodes().me:
             await Coordinator(register.app, register.version, self._table, self._nodes, self._clock).take()
+
+    async def _heed(self, key: str, newest: RegisterAnswer, register: RegisterRecord) -> None:
+        """How it ended counts, where it ended otherwise here, with fewer words of its voters."""
+        local = self._store.get(DEPLOYS, deploy_key(register.app, register.version))
+        if local is None or (newest.term, newest.number) <= (local.term, local.serial):
+            if not register.ended:
+                await self._end(key)
+            return
+        if journal.active(self._store, deploy_resource(register.app)) is not None:
+            return  # it reads the end by itself
+        nodes = self._nodes()
+        state = opened_state(newest.state, nodes)
+
+        def apply(tx: Tx) -> None:
+            there = tx.get(DEPLOYS, deploy_key(register.app, register.version))
+            if there is not None and _is_older(tx, state):  # none once the app is destroyed
+                put_state(tx, state, nodes)
+
+        await self._store.write(apply)
+        await self._end(key)
 
     async def _newest(self, key: str, register: RegisterRecord) -> RegisterAnswer:
         """Raises `Unavailable`."""

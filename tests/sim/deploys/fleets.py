@@ -22,8 +22,8 @@ from hawker.proof.violation import Violation
 from hawker.record.app import APPS
 from hawker.record.deploy import DEPLOY_REGISTERS, DEPLOYS, DeployRecord, RegisterRecord, deploy_key
 from hawker.sim.deploys.deploy_host import SOUND, DeployHost, DeployKit
-from hawker.sim.deploys.deploy_plan import DeployRunPlan
-from hawker.sim.deploys.deploy_run import DeploySimulation
+from hawker.sim.deploys.deploy_plan import DeployBlow, DeployRunPlan
+from hawker.sim.deploys.deploy_run import DeploySimulation, _Ambush
 from hawker.sim.fleet.network import NetworkCut
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.sim_worker import APP
@@ -109,6 +109,15 @@ class PlayedDeploys(DeploySimulation):
 
     def heal(self) -> None:
         self._heal()
+
+    def strikes(self, place: str, blow: DeployBlow) -> None:
+        """The home, when it comes by that place."""
+        self._ambushes.append(_Ambush(self._home.id, place, 1, blow))
+
+    @property
+    def is_parted(self) -> bool:
+        """Whether any link is cut."""
+        return bool(self._fleet.call_network.cuts)
 
     def late(self, route: str, by_s: float) -> None:
         self._fleet.call_network.late_s = by_s
