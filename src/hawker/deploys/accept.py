@@ -34,6 +34,7 @@ from hawker.deploys.flows import DEPLOY, DeployInput
 from hawker.deploys.plan import (
     MOST_SLOTS,
     MOST_TEXT,
+    RELEASE,
     DeployPlan,
     DeployScope,
     WantedRelease,
@@ -126,9 +127,11 @@ class Intake(ValueObject, frozen=True):
                 process_groups=body.process_groups,
                 update_only=bool(body.update_only),
             ),
-            unfinished=unfinished(self.table.store, app),
         )
-        plan = planned(wanted, await _machines(app, caller))
+        machines = await _machines(app, caller)
+        of = {str(each.config.metadata.get(RELEASE)) for each in machines if each.config and each.config.metadata}
+        wanted = replace(wanted, unfinished=unfinished(self.table.store, app, of))
+        plan = planned(wanted, machines)
         if body.supersede and not body.dry_run and self.runner.active(deploy_resource(app)) is not None:
             await self._supersede(app)
             plan = planned(replace(wanted, now=self.clock.now()), await _machines(app, caller))

@@ -16,7 +16,7 @@ from hawker.api.contract.machine_operation import GET_LEASE
 from hawker.api.grant import Everything
 from hawker.deferred import deferred
 from hawker.deploys.deploy_table import DeployTable
-from hawker.deploys.releases import DRIVEN, ENDED, ReleaseStatus, moved, pinned_of
+from hawker.deploys.releases import DRIVEN, ENDED, ReleaseStatus, moved, newest_first, pinned_of
 from hawker.errors import Fault, HawkerError, NoRoom, NoRoomAtVolume, NotFound
 from hawker.fsm import journal
 from hawker.log import bind
@@ -187,8 +187,7 @@ class CatchUp:
         if await self._is_at_work(app, machines):
             return
         store = self._store
-        before = (each for _, each in store.scan(RELEASES, f"{app}/", reverse=True))
-        last = next((each for each in before if each.status == ReleaseStatus.COMPLETE), None)
+        last = next((each for each in newest_first(store, app) if each.status == ReleaseStatus.COMPLETE), None)
         await store.write(lambda tx: self._interrupted(tx, app, release))
         said = {"app": app, "release": release.version, "client": release.user}
         if not changed:

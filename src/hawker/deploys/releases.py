@@ -1,6 +1,8 @@
 """Releases of apps: what each was to run, kept at the app's home. Records alone; who deploys reads and moves them."""
 
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from itertools import islice
 
 import msgspec
 
@@ -92,7 +94,7 @@ def check_free(reader: Reader, app: str, now: float) -> None:
     gone."""
     if _is_under_way(reader, app):
         raise Conflict(f"a deploy of app '{app}' is under way: see `hawker deploy status -a {app}`, or abort it")
-    newest = max((record for _, record in reader.scan(RELEASES, f"{app}/")), key=_version, default=None)
+    newest = next(newest_first(reader, app), None)
     if newest is None or newest.status not in DRIVEN:
         return
     if reader.get(DEPLOYS, deploy_key(app, newest.version)) is not None:
@@ -114,21 +116,24 @@ def _is_under_way(reader: Reader, app: str) -> bool:
     return not deploys or any(record.ended_at is None for record in deploys)
 
 
-def unfinished(reader: Reader, app: str) -> frozenset[str]:
-    """Versions of bluegreen releases that a client drove by itself and did not bring to their end: it may have left
-    machines of two releases, that all serve."""
+def unfinished(reader: Reader, app: str, versions: Iterable[str]) -> frozenset[str]:
+    """Which of these are versions of bluegreen releases that a client drove by itself and did not bring to their end:
+    it may have left machines of two releases, that all serve."""
+    numbers = [each for each in versions if len(each) < 10 and each.isdecimal() and str(int(each)) == each]
+    keys = {version: deploy_key(app, int(version)) for version in numbers}
     return frozenset(
-        str(record.version)
-        for _, record in reader.scan(RELEASES, f"{app}/")
-        if record.strategy == "bluegreen"
+        version
+        for version, key in keys.items()
+        if (record := reader.get(RELEASES, key)) is not None
+        and record.strategy == "bluegreen"
         and record.status != ReleaseStatus.COMPLETE
-        and reader.get(DEPLOYS, deploy_key(app, record.version)) is None
+        and reader.get(DEPLOYS, key) is None
     )
 
 
 def has_complete(reader: Reader, app: str) -> bool:
     """Whether the app was ever brought to a release."""
-    return any(record.status == ReleaseStatus.COMPLETE for _, record in reader.scan(RELEASES, f"{app}/"))
+    return any(record.status == ReleaseStatus.COMPLETE for record in newest_first(reader, app))
 
 
 def pinned_of(reader: Reader, app: str, release: ReleaseRecord) -> str:
@@ -140,8 +145,12 @@ def pinned_of(reader: Reader, app: str, release: ReleaseRecord) -> str:
     return next((each.config.image or "" for _, each in slots if each.config is not None), "")
 
 
-def _version(record: ReleaseRecord) -> int:
-    return record.version
+def newest_first(reader: Reader, app: str) -> Iterator[ReleaseRecord]:
+    """One after the other, as far as they are asked for: each is as large as its definition, and there are many."""
+    after: str | None = None
+    while page := list(reader.scan(RELEASES, f"{app}/", after=after, limit=1, reverse=True)):
+        after, record = page[0]
+        yield record
 
 
 def check_size(image: str, strategy: str, description: str, definition: bytes) -> None:
@@ -154,7 +163,8 @@ def check_size(image: str, strategy: str, description: str, definition: bytes) -
 
 
 def next_version(reader: Reader, app: str) -> int:
-    return max((each.version for _, each in reader.scan(RELEASES, f"{app}/")), default=0) + 1
+    newest = next(newest_first(reader, app), None)
+    return 1 if newest is None else newest.version + 1
 
 
 def added(tx: Tx, app: str, record: ReleaseRecord) -> ReleaseRecord:
@@ -162,13 +172,15 @@ def added(tx: Tx, app: str, record: ReleaseRecord) -> ReleaseRecord:
     are complete. Raises `NotFound`."""
     if tx.get(APPS, app) is None:
         raise NotFound("app not found")
-    there = [each for _, each in tx.scan(RELEASES, f"{app}/")]
+    too_many = tx.count(RELEASES, f"{app}/") + 1 - KEPT_RELEASES
+    if too_many > 0:
+        complete = (each for each in newest_first(tx, app) if each.status == ReleaseStatus.COMPLETE)
+        last_complete = {each.version for each in islice(complete, 2)}
+        for key, old in list(tx.scan(RELEASES, f"{app}/", limit=too_many)):
+            if old.version not in last_complete:
+                tx.delete(RELEASES, key)
     record = msgspec.structs.replace(record, version=next_version(tx, app))
     tx.put(RELEASES, deploy_key(app, record.version), record)
-    last_complete = {each.version for each in [each for each in there if each.status == ReleaseStatus.COMPLETE][-2:]}
-    for old in there[: max(0, len(there) + 1 - KEPT_RELEASES)]:
-        if old.version not in last_complete:
-            tx.delete(RELEASES, deploy_key(app, old.version))
     return record
 
 
