@@ -1,6 +1,7 @@
 """Who looks after a deploy whose coordinator is gone, and what is forgotten."""
 
 from functools import partial
+from typing import Any
 
 import anyio
 import pytest
@@ -123,6 +124,27 @@ async def test_registers_of_deploys_that_ended_go_and_terms_of_apps_that_are_gon
         assert [*store.scan(DEPLOY_TERMS)] != []
 
 
+async def test_a_register_that_ended_is_not_read_at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its state may have a mebibyte, and it is kept for an hour."""
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.ended(0)
+        await fleet.eventually(lambda: (found := fleet.register(fleet.home)) is not None and found.ended)
+        await fleet.passes(30)
+        store, read = fleet.home.world.store, list[str]()
+        get, scan = store.get, store.scan
+
+        def counted(do: Any, bucket: Any, *at: Any, **options: Any) -> Any:
+            if bucket is DEPLOY_REGISTERS:
+                read.append(do.__name__)
+            return do(bucket, *at, **options)
+
+        monkeypatch.setattr(store, "get", partial(counted, get))
+        monkeypatch.setattr(store, "scan", partial(counted, scan))
+        await fleet.passes(50)
+        assert len(read) <= 2
+
+
 async def test_voters_keep_the_end_of_a_deploy_until_each_of_them_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A home that was away for long finds it, and does not go on with what has ended."""
     monkeypatch.setattr(takeover, "_ENDED_S", 30.0)
@@ -181,7 +203,7 @@ async def test_a_deploy_that_cannot_tell_its_end_for_long_is_complete_all_the_sa
 
 @pytest.mark.parametrize("heard", [True, False])
 async def test_an_end_that_most_voters_have_is_heeded_where_a_deploy_ended_otherwise(heard: bool) -> None:
-    """By a home whose run gave up, whether its own register tells of the end or not."""
+    """By the next daemon of a home whose run gave up, whether its own register tells of the end or not."""
     async with played_deploys() as fleet:
         await fleet.deploy()
         assert (await fleet.ended(0)).status == "complete"
@@ -197,7 +219,9 @@ async def test_an_end_that_most_voters_have_is_heeded_where_a_deploy_ended_other
 
         await fleet.eventually(lambda: journal.active(store, deploy_resource(APP)) is None)
         await store.write(gave_up)
-        await fleet.eventually(lambda: store.get(RELEASES, key) == release)
+        await fleet.home.kill()
+        await fleet.again(fleet.home)
+        await fleet.eventually(lambda: fleet.home.world.store.get(RELEASES, key) == release)
         ended = fleet.register(fleet.home)
         assert fleet.record(fleet.home) == record and ended is not None and ended.ended
 

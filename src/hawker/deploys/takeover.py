@@ -37,7 +37,7 @@ from hawker.record.deploy import (
     deploy_key,
     deploy_resource,
 )
-from hawker.store.contract import Tx
+from hawker.store.contract import Tx, keys_of
 
 LOOK_S = 1.0
 NEXT_S = 10.0
@@ -70,6 +70,7 @@ class DeployWatch:
         self._runner = runner
         self._down: dict[str, float] = {}
         self._said: dict[str, str] = {}
+        self._over: set[str] = set()  # registers that ended, as it is known here: nothing changes them any more
 
     async def serve(self) -> None:
         """Looks and forgets again and again, until cancelled. What forgets asks others, and no takeover waits for
@@ -93,18 +94,23 @@ class DeployWatch:
     async def look(self) -> None:
         """Looks once at every register that is kept here, several at a time. One that cannot be looked at, or not soon,
         keeps no other from it."""
-        found = list(self._store.scan(DEPLOY_REGISTERS))
+        found = list(keys_of(self._store, DEPLOY_REGISTERS))
+        self._over.intersection_update(found)
         for known in (self._said, self._down):
-            for key in known.keys() - {key for key, _ in found}:
+            for key in known.keys() - found:
                 del known[key]
-        left = iter(found)
+        left = [key for key in found if key not in self._over]
 
         async def one_after_another() -> None:
-            for key, register in left:
-                await self._bounded(key, register)
+            while left:
+                key = left.pop(0)
+                register = self._store.get(DEPLOY_REGISTERS, key)
+                if register is not None:
+                    await self._bounded(key, register)
+                await self._clock.sleep(0)
 
         async with anyio.create_task_group() as tasks:
-            for _ in found[:_AT_ONCE]:
+            for _ in left[:_AT_ONCE]:
                 tasks.start_soon(one_after_another)
 
     async def _bounded(self, key: str, register: RegisterRecord) -> None:
@@ -183,7 +189,9 @@ class DeployWatch:
         """How it ended counts, where it ended otherwise here, with fewer words of its voters."""
         local = self._store.get(DEPLOYS, deploy_key(register.app, register.version))
         if local is None or (newest.term, newest.number) <= (local.term, local.serial):
-            if not register.ended:
+            if register.ended:
+                self._over.add(key)
+            else:
                 await self._end(key)
             return
         if journal.active(self._store, deploy_resource(register.app)) is not None:
@@ -210,8 +218,13 @@ class DeployWatch:
     async def _learn(self) -> None:
         """What ended while this node was away, and whose coordinator lives, so that nobody here would ask. Where there
         is a record of it here, a run follows that reads how it ended."""
-        for key, register in list(self._store.scan(DEPLOY_REGISTERS)):
-            if register.ended or self._store.get(DEPLOYS, deploy_key(register.app, register.version)) is not None:
+        for key in list(keys_of(self._store, DEPLOY_REGISTERS)):
+            register = None if key in self._over else self._store.get(DEPLOY_REGISTERS, key)
+            if (
+                register is None
+                or register.ended
+                or self._store.get(DEPLOYS, deploy_key(register.app, register.version)) is not None
+            ):
                 continue
             with suppress(Unavailable):
                 if (await self._newest(key, register)).ended:
@@ -240,7 +253,11 @@ class DeployWatch:
         ago; and terms of apps that are gone."""
         await self._learn()
         now, old = self._clock.now(), list[str]()
-        for key, each in list(self._store.scan(DEPLOY_REGISTERS)):
+        for key in list(keys_of(self._store, DEPLOY_REGISTERS)):
+            await self._clock.sleep(0)
+            each = self._store.get(DEPLOY_REGISTERS, key)
+            if each is None:
+                continue
             age_s = now - each.at if each.at else 0.0
             if age_s > _LEFT_S or (each.ended and age_s > _ENDED_S and await self._is_known(key, each)):
                 old.append(key)
