@@ -17,7 +17,9 @@ from hawker.api.contract.deploy import (
 )
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call
+from hawker.deploys.coordinator import Coordinator, HeldTerm
 from hawker.deploys.deploy_table import DeployTable
+from hawker.deploys.voters import TermLost
 from hawker.errors import NotFound
 from hawker.record.deploy import SlotKind, SlotRecord, SlotState
 from hawker.sim.deploys.deploy_host import DeployKit
@@ -104,6 +106,30 @@ async def test_a_home_that_is_cut_off_begins_nothing_more_and_follows_later() ->
         assert mine is not None and mine.ended_at is None
         fleet.heal()
         assert (await fleet.ended(0)).status == "complete"
+        assert await fleet.settled() == []
+
+
+async def test_a_run_begins_anew_behind_another_coordinator_though_its_first_term_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it adopted may be less far than its own steps are."""
+    write_back, inherited = Coordinator.write_back, list[bool]()
+
+    async def lost_at_first(coordinator: Coordinator, term: HeldTerm) -> None:
+        inherited.append(term.inherited)
+        if len(inherited) == 1:
+            raise TermLost
+        await write_back(coordinator, term)
+
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.changes()
+        store, other = fleet.home.world.store, fleet.voters()[1].id
+        table = DeployTable(store, fleet.home.world.clock)
+        await store.write(lambda tx: table.change(tx, APP, 1, coordinator=other))
+        monkeypatch.setattr(Coordinator, "write_back", lost_at_first)
+        assert (await fleet.ended(0)).status == "complete"
+        assert inherited[:2] == [True, True] and not any(inherited[2:])
         assert await fleet.settled() == []
 
 

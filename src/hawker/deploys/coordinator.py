@@ -220,10 +220,10 @@ class Coordinator:
             return None
         await self._adopt(found)
         me = voters.nodes.me
-        inherited = self._record.coordinator not in ("", me)
+        inherited = self._record.inherited or self._record.coordinator not in ("", me)
         term = HeldTerm(voters, self.table, number, sent, inherited=inherited)
         await self.table.store.write(
-            lambda tx: self.table.change(tx, self.app, self.version, term=number, coordinator=me)
+            lambda tx: self.table.change(tx, self.app, self.version, term=number, coordinator=me, inherited=inherited)
         )
         await self.write_back(term)
         if not self._record.kept:

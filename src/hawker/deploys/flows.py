@@ -247,8 +247,14 @@ class DeploySteps:
                     context, term, table.find(deps.store, given.app, given.version).error, back=True
                 )
             flow, first = (_BACK, self.take_back) if back else (_FORWARD, self.release_command)
-            if term.inherited and context.finished(first.__name__):
-                return HandOff(flow, given)
+            if term.inherited:
+
+                def begun(tx: Tx) -> None:
+                    table.change(tx, given.app, given.version, inherited=False)
+
+                if context.finished(first.__name__):
+                    return HandOff(flow, given, commit=begun)
+                await deps.store.write(begun)
             return await do(term)
 
         found = await here.lead(unless_behind)

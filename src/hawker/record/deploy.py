@@ -79,7 +79,8 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     first one of each group. `stage` is what it does now and `error` what went wrong, both for people. `alone` counts
     machines of the app that are of no process group, which no deploy touches. `voters` are the nodes that keep the
     deploy's register; with fewer than three the app's home keeps the deploy alone. `term` is the last one that a
-    majority of them granted, 0 before; `coordinator` is whose term that is. `kept`: a majority has the deploy. `waves`
+    majority of them granted, 0 before; `coordinator` is whose term that is. `inherited`: another node was it before,
+    and the run of this one has not begun anew since. `kept`: a majority has the deploy. `waves`
     are the regions whose machines are updated one after the other, none where all are at once; of them `baked` were
     watched to their end, and the next is watched until `baked_at`, when it is. `blue_until`: the old machines of a
     bluegreen deploy are kept at rest until then. `blue_untouched`: none of those was told to leave routing yet; false
@@ -101,6 +102,7 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     voters: tuple[NodeId, ...] = ()
     term: int = 0
     coordinator: NodeId = NodeId("")
+    inherited: bool = False
     kept: bool = False
     waves: tuple[tuple[str, ...], ...] = ()
     baked: int = 0
