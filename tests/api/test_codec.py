@@ -44,6 +44,8 @@ def test_a_body_is_as_deep_as_its_lists_and_objects() -> None:
     for data in (nested(MAX_DEPTH + 1), nested(MAX_DEPTH, b"[]"), nested(2, b"[]," * 99 + nested(MAX_DEPTH))):
         with pytest.raises(BadRequest, match="more than 64 lists and objects in each other"):
             codec.decode(data)
+    with pytest.raises(BadRequest, match="JSON"):
+        codec.decode(b'{"a":[' + b"[]," * 99)
 
 
 @pytest.mark.parametrize(

@@ -92,13 +92,13 @@ class BodyCodec(Generic[B]):
 
 
 def _is_deeper(data: bytes, deepest: int) -> bool:
-    """Each turn takes the innermost pairs away. What is no JSON may be called either."""
+    """Each turn takes the innermost pairs away. What only has no end is left to who reads it: it is no JSON."""
     if data.count(b"[") + data.count(b"{") <= deepest:
         return False
     left = _TEXT.sub(b"", data).translate(_BRACKETS, _NO_BRACKETS)
     for _ in range(deepest):
         left = left.replace(b"[]", b"")
-    return bool(left)
+    return b"[]" in left or left.count(b"[") > deepest
 
 
 def _has_too_many(data: bytes) -> bool:
