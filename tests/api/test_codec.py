@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hawker.api.codec import MAX_DEPTH, MAX_VALUES, AnswerCodec, BodyCodec, encode_json
 from hawker.api.contract.exec import TerminalInput, TerminalRequest
 from hawker.api.contract.machine import LIST_MACHINES, CreateMachineRequest, Machine, StopRequest
+from hawker.api.contract.market import BidsRequest
 from hawker.api.route import AnyRoute, Page, Socket
 from hawker.api.routes import ROUTES
 from hawker.errors import BadRequest, HawkerError, Unprocessable
@@ -170,6 +171,13 @@ def test_an_integer_that_has_more_than_64_bits_is_named_by_its_path(value: int) 
 def test_digits_that_are_no_integer_and_integers_of_64_bits_are_taken() -> None:
     data = b'{"config":{"image":"a","env":{"A":"%d"}},"lease_ttl":%d}' % (10**30, 2**63 - 1)
     assert CREATE.decode(data).lease_ttl == 2**63 - 1
+
+
+@pytest.mark.parametrize("digits", ["1" * 19, '"%s"' % ("1" * 19), "9" * 30], ids=["integer", "text", "wide"])
+def test_a_part_that_is_read_later_may_have_any_digits(digits: str) -> None:
+    """A digest of a layer has 19 digits in a row now and then, and no bid for its image came from another node."""
+    ask = b'{"app":"a","machine":{"config":{"image":"i"},"lease_ttl":%s}}' % digits.encode()
+    assert BodyCodec(BidsRequest).decode(b'{"asks":[%s]}' % ask).asks == (msgspec.Raw(ask),)
 
 
 @pytest.mark.parametrize("rows", [-1, 65536])

@@ -70,7 +70,7 @@ class BodyCodec(Generic[B]):
         if self._deepest is not None and _is_deeper(data, self._deepest):
             raise BadRequest(f"the body has more than {self._deepest} lists and objects in each other")
         body = self._strictly(data) if self._strict else self._tolerantly(data or b"{}")
-        wide = _wide(msgspec.to_builtins(body)) if _MANY_DIGITS.search(data) else None
+        wide = _wide(msgspec.to_builtins(body, enc_hook=_unread)) if _MANY_DIGITS.search(data) else None
         if wide is not None:
             raise Unprocessable(f"{wide}: {TOO_WIDE}")
         return body
@@ -193,6 +193,10 @@ def _surplus(given: object, kept: object, path: str) -> str | None:
 
 
 _HOLDERS = (dict, list)
+
+
+def _unread(_: object) -> None:
+    """A `Raw` part of a body is left to who reads it: one bad part spoils no other."""
 
 
 def _wide(value: object) -> str | None:
