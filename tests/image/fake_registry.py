@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import anyio
+import anyio.abc
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from anyio.lowlevel import checkpoint
 
+from hawker.clock import SystemClock
 from tests.fixtures.parts import OCI_MANIFEST, ImageParts, sha256
 from tests.waiting import eventually
 
@@ -166,7 +169,7 @@ async def fake_registry() -> AsyncIterator[FakeRegistry]:
         await server.close()
 
 
-__all__ = ["PASSWORD", "USER", "Asked", "FakeRegistry", "fake_registry"]
+__all__ = ["PASSWORD", "USER", "Asked", "FakeRegistry", "dripping_registry", "fake_registry"]
 
 
 async def _in_two_pieces(request: web.Request, body: bytes) -> web.StreamResponse:
@@ -177,3 +180,26 @@ async def _in_two_pieces(request: web.Request, body: bytes) -> web.StreamRespons
         await checkpoint()  # its reader is in this loop, and reads the first piece meanwhile
     await answer.write(body[5:])
     return answer
+
+
+@asynccontextmanager
+async def dripping_registry(begin: bytes = b"HTTP/1.1 200 OK\r\nX: ") -> AsyncIterator[str]:
+    """Begins an answer and never comes to its end, here that of its head; reads what comes. Gives its host."""
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
+
+        async def answer(client: anyio.abc.SocketStream) -> None:
+            async with client, anyio.create_task_group() as both:
+                both.start_soon(drip, client)
+                async for _ in client:
+                    pass
+                both.cancel_scope.cancel()
+
+        async def drip(client: anyio.abc.SocketStream) -> None:
+            await client.send(begin)
+            while True:
+                await client.send(b"x")
+                await SystemClock().sleep(0.02)
+
+        group.start_soon(listener.serve, answer)
+        yield f"127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
+        group.cancel_scope.cancel()

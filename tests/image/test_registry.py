@@ -16,6 +16,7 @@ from hawker.ids import Digest
 from hawker.image import registry
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage
+from hawker.image.reach import PullReach
 from hawker.image.reference import RegistryReference, parse
 from hawker.image.registry import (
     Authorizer,
@@ -29,7 +30,7 @@ from hawker.image.transport import RegistryRefused, RegistryTransport, TryLater
 from hawker.log import Secret
 from hawker.sim.harness.loop import VirtualTimeLoop
 from tests.fixtures.parts import ImageParts, layer, tar
-from tests.image.fake_registry import PASSWORD, USER, FakeRegistry
+from tests.image.fake_registry import PASSWORD, USER, FakeRegistry, dripping_registry
 
 
 def auth_file(folder: Path, **auths: dict[str, str]) -> Path:
@@ -148,6 +149,14 @@ async def test_token_that_comes_in_two_pieces_is_read_whole(transport: RegistryT
     authorizer = Authorizer(transport, fake.host, "a/b", _ALICE)
     await authorizer.answer(bearer(fake), {})
     assert authorizer.headers() == {"Authorization": "Bearer t1"}
+
+
+async def test_token_that_drips_is_given_up(transport: RegistryTransport) -> None:
+    """Each byte began the time of silence anew."""
+    hasty = RegistryTransport(transport.session, PullReach(), answer_s=0.3)
+    async with dripping_registry(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n") as host:
+        with anyio.fail_after(20), pytest.raises(TryLater, match=f"{host} does not answer within"):
+            await Authorizer(hasty, host, "a/b", None).answer([f'Bearer realm="http://{host}/token"'], {})
 
 
 async def test_anybody_gets_a_token_of_a_public_registry(transport: RegistryTransport, fake: FakeRegistry) -> None:

@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import anyio
@@ -20,7 +19,7 @@ from hawker.image.transport import (
     persist,
     read_error,
 )
-from tests.image.fake_registry import FakeRegistry, fake_registry
+from tests.image.fake_registry import FakeRegistry, dripping_registry, fake_registry
 
 pytestmark = pytest.mark.anyio
 
@@ -99,29 +98,6 @@ async def test_cut_while_reading_is_for_later(transport: RegistryTransport, fake
         await body(transport, blob_url(fake))
 
 
-@asynccontextmanager
-async def dripping_registry() -> AsyncIterator[str]:
-    """Begins an answer and never comes to the end of its head; reads what comes. Gives its host."""
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
-
-        async def answer(client: anyio.abc.SocketStream) -> None:
-            async with client, anyio.create_task_group() as both:
-                both.start_soon(drip, client)
-                async for _ in client:
-                    pass
-                both.cancel_scope.cancel()
-
-        async def drip(client: anyio.abc.SocketStream) -> None:
-            await client.send(b"HTTP/1.1 200 OK\r\nX: ")
-            while True:
-                await client.send(b"x")
-                await SystemClock().sleep(0.02)
-
-        group.start_soon(listener.serve, answer)
-        yield f"127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
-        group.cancel_scope.cancel()
-
-
 async def pull(transport: RegistryTransport, host: str) -> None:
     await body(transport, f"http://{host}/v2/")
 
@@ -153,6 +129,16 @@ async def test_head_of_an_answer_that_drips_is_given_up(
     hasty = RegistryTransport(transport.session, PullReach(), answer_s=0.3)
     async with dripping_registry() as host:
         with anyio.fail_after(20), pytest.raises(TryLater, match=f"{host} does not answer within"):
+            await ask(hasty, host)
+
+
+@pytest.mark.parametrize("ask", [pull, push])
+async def test_error_that_drips_is_judged_by_its_status(
+    transport: RegistryTransport, ask: Callable[[RegistryTransport, str], Awaitable[None]]
+) -> None:
+    hasty = RegistryTransport(transport.session, PullReach(), answer_s=0.3)
+    async with dripping_registry(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 60000\r\n\r\n") as host:
+        with anyio.fail_after(20), pytest.raises(RegistryRefused, match="the registry answered 403"):
             await ask(hasty, host)
 
 

@@ -30,7 +30,8 @@ def fleeting_session() -> "aiohttp.ClientSession":
 
 
 async def begin_of(answer: "aiohttp.ClientResponse", most_bytes: int) -> bytes:
-    """The body, or its first `most_bytes`. One `read` of the library gives what has come so far, however little."""
+    """The body, or its first `most_bytes`. One `read` of the library gives what has come so far, however little.
+    How long it may take is for the caller to say: the other end may send a byte now and then."""
     found = b""
     while len(found) < most_bytes and (more := await answer.content.read(most_bytes - len(found))):
         found += more

@@ -20,7 +20,6 @@ import msgspec
 
 from hawker.clock import Clock
 from hawker.errors import Unavailable
-from hawker.fair.sessions import begin_of
 from hawker.ids import Digest
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage, manifest_failure
@@ -196,7 +195,7 @@ class Authorizer:
         async with self._transport.get(url, headers, self._registry, before=own) as response:
             if response.status != 200:
                 raise self._denied(_WRONG if self._credentials else "authentication required")
-            return _read_token(await begin_of(response, _TOKEN_LIMIT))
+            return _read_token(await self._transport.begin(response, _TOKEN_LIMIT))
 
     def _check_realm(self, host: str, credentials: Credentials) -> None:
         """Raises `RegistryRefused` for a token server that is none of the registry's."""

@@ -122,7 +122,8 @@ def new_session(reach: PullReach) -> "aiohttp.ClientSession":
 
 class RegistryTransport:
     """`session` gives one of `new_session`. The head of an answer comes within `answer_s` seconds of the request,
-    redirects included, or of the last byte of what is sent: silence alone does not end one that drips."""
+    redirects included, or of the last byte of what is sent, and what is read of a small body within as many: silence
+    alone does not end one that drips."""
 
     def __init__(
         self, session: "Callable[[], aiohttp.ClientSession]", reach: PullReach, answer_s: float = _ANSWER_S
@@ -142,7 +143,7 @@ class RegistryTransport:
             with self._deadline(url):
                 response = await self._follow(url, dict(headers), registry, before)
             try:
-                await _judge(response)
+                await self._judge(response)
                 yield response
             finally:
                 response.close()
@@ -169,10 +170,30 @@ class RegistryTransport:
                 )
             try:
                 if response.status not in (*_CHANGED, 404):
-                    await _judge(response)
+                    await self._judge(response)
                 yield response
             finally:
                 response.close()
+
+    async def begin(self, response: "aiohttp.ClientResponse", most_bytes: int) -> bytes:
+        """The body of an answer, or its first `most_bytes`. Raises `TryLater`."""
+        with self._deadline(str(response.url)):
+            return await begin_of(response, most_bytes)
+
+    async def _judge(self, response: "aiohttp.ClientResponse") -> None:
+        """By its status alone, if what the error says is long in coming."""
+        status = response.status
+        if status in (200, 206, 401):
+            return
+        body = b""
+        with anyio.move_on_after(self._answer_s):
+            body = await begin_of(response, _ERROR_LIMIT)
+        code, message = read_error(body)
+        words = _WORDS.get(code)
+        _log.info("registry refused", extra={"host": response.url.host, "http": status, "code": code, "said": message})
+        if status in _LATER:
+            raise TryLater(f"{response.url.host} answered {status}", after_s=_retry_after(response))
+        raise RegistryRefused(status, code if words else str(status), words or f"the registry answered {status}")
 
     @contextmanager
     def _deadline(self, url: str) -> Iterator[anyio.CancelScope]:
@@ -227,18 +248,6 @@ def _failures(host: str) -> Iterator[None]:
         if isinstance(error.__cause__, InsideAddress):
             raise RegistryRefused(0, "PRIVATE", str(error.__cause__)) from error
         raise TryLater(f"cannot reach {host}: {_cause(error)}") from error
-
-
-async def _judge(response: "aiohttp.ClientResponse") -> None:
-    status = response.status
-    if status in (200, 206, 401):
-        return
-    code, message = read_error(await begin_of(response, _ERROR_LIMIT))
-    words = _WORDS.get(code)
-    _log.info("registry refused", extra={"host": response.url.host, "http": status, "code": code, "said": message})
-    if status in _LATER:
-        raise TryLater(f"{response.url.host} answered {status}", after_s=_retry_after(response))
-    raise RegistryRefused(status, code if words else str(status), words or f"the registry answered {status}")
 
 
 def read_error(body: bytes) -> tuple[str, str]:
