@@ -5,6 +5,7 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import get_ident
 
 import anyio
 import msgspec
@@ -275,6 +276,28 @@ async def test_marks_that_cannot_be_read_are_made_anew(
     report = await prune(local, NOW + GRACE_S, daily=1, weekly=0)
     assert (report.objects, report.marked) == (0, marked) and "marks of prunes cannot be read" in caplog.text
     assert (await prune(local, NOW + 2 * GRACE_S, daily=1, weekly=0)).objects == marked
+
+
+async def test_prune_looks_through_all_segments_in_a_thread(
+    local: BackupRepository, volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but what it does for one that it reads: of millions that would hold up the event loop for seconds."""
+    await two_backups(local, volume)
+    of_segment, read = local.segment_key, local.segment
+    named, asked = list[int](), list[bytes]()
+
+    def segment_key(name: bytes) -> str:
+        named.append(get_ident())
+        return of_segment(name)
+
+    async def segment(name: bytes) -> BackupSegment:
+        asked.append(name)
+        return await read(name)
+
+    monkeypatch.setattr(local, "segment_key", segment_key)
+    monkeypatch.setattr(local, "segment", segment)
+    await prune(local, NOW, daily=1, weekly=0)
+    assert named.count(get_ident()) == len(asked) > 0 and len(named) > len(asked)
 
 
 class Slow(DirectoryBackend):

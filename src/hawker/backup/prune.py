@@ -14,6 +14,7 @@ from hawker.backup.at_work import WorkLease
 from hawker.backup.format import HOLE, PruneMarks
 from hawker.backup.repository import MOST_STORED, BackupRepository
 from hawker.backup.several import each_of
+from hawker.fair.threads import Pool, in_thread
 from hawker.value_object import ValueObject
 
 GRACE_S = 7 * 86_400.0
@@ -126,14 +127,18 @@ class _Survey:
             self._versions[name] = self.listed.get(self._repository.segment_key(name))
 
         await each_of(sorted(stays - self._manifests), _MANIFESTS_AT_ONCE, read_manifest)
-        await each_of([name for name in self._versions if self._may_differ(name)], _SEGMENTS_AT_ONCE, read_segment)
+        differing = await in_thread(Pool.ARCHIVE, self._differing)  # there may be millions
+        await each_of(differing, _SEGMENTS_AT_ONCE, read_segment)
 
-    def _may_differ(self, name: bytes) -> bool:
-        version = self._versions[name]
-        return version is None or version != self.listed.get(self._repository.segment_key(name))
+    def _differing(self) -> list[bytes]:
+        """The segments that are to be read, for the first time or anew."""
+        key = self._repository.segment_key
+        return [name for name, read in self._versions.items() if read is None or read != self.listed.get(key(name))]
 
-    def unused_segments(self) -> list[str]:
-        return sorted(self.listed.keys() - {self._repository.segment_key(name) for name in self._versions})
+    def unused(self, packs: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The keys of the segments that no backup has, and of those of all `packs`."""
+        segments = self.listed.keys() - {self._repository.segment_key(name) for name in self._versions}
+        return sorted(segments), [each for each in packs if each not in self.packs]
 
 
 async def _remove(
@@ -156,7 +161,7 @@ async def _remove(
 
     await survey.look(go_on)
     await each_of(survey.leaving, _REMOVED_AT_ONCE, remove_backup)
-    unused = (survey.unused_segments(), [each for each in await repository.packs() if each not in survey.packs])
+    unused = await in_thread(Pool.ARCHIVE, survey.unused, await repository.packs())
     before = await repository.marks()
     since = {key: min(now, before.since.get(key, now)) for kind in unused for key in kind}
     count = len(since)
