@@ -25,6 +25,7 @@ from hawker.config import (
     stop_config,
     validate,
     validate_metadata,
+    validate_served,
 )
 from hawker.config.machine import CacheDrive
 from hawker.errors import Unprocessable
@@ -180,6 +181,35 @@ def test_containers_need_a_driver_that_keeps_them_apart() -> None:
     with pytest.raises(Unprocessable, match=r"^config\.containers is not served by this node's driver"):
         _check({"containers": [{"name": "web", "image": "nginx"}]}, Driver(containers=False))
     _check({"containers": [{"name": "web", "image": "nginx"}], "image": None})
+
+
+TAKEN_BEFORE: dict[str, Any] = {
+    "metadata": {str(number): "x" for number in range(1001)},
+    "env": {"LONG": "x" * 600_000},
+    "services": [{"ports": [{"port": 80, "http_options": {"response": {"headers": {"Keep-Alive": "5"}}}}]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "served", "complaint"),
+    [
+        ({}, SERVED, None),
+        ({"guest": {"memory_mb": -1}}, SERVED, "guest.memory_mb must be between"),
+        ({"rootfs": {"size_gb": -1}}, SERVED, "rootfs.size_gb must be between"),
+        ({"containers": [{"name": "web"}]}, Driver(containers=False), "containers is not served"),
+        ({"rootfs": {"persist": "always"}}, Driver(rootfs=False), "rootfs.persist is not served"),
+        ({"cache_drive": {"size_mb": 1}}, SERVED, "cache_drive is not served"),
+    ],
+)
+def test_machine_of_another_node_keeps_only_to_what_is_served_and_its_room(
+    more: dict[str, Any], served: Driver, complaint: str | None
+) -> None:
+    config = msgspec.convert({"image": "nginx", **TAKEN_BEFORE, **more}, MachineConfig)
+    assert len(list(complaints(config))) >= 3
+    if complaint is None:
+        return validate_served(config, served)
+    with pytest.raises(Unprocessable, match=rf"^config\.{complaint}"):
+        validate_served(config, served)
 
 
 def test_all_complaints_of_a_config_are_told_at_once() -> None:

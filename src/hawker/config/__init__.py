@@ -33,7 +33,7 @@ from hawker.config.machine import (
     Service,
     StopConfig,
 )
-from hawker.config.rules import Served, complaints, validate, validate_metadata
+from hawker.config.rules import Served, complaints, validate, validate_metadata, validate_served
 
 __all__ = [
     "PUBLISH",
@@ -63,5 +63,6 @@ __all__ = [
     "stop_config",
     "validate",
     "validate_metadata",
+    "validate_served",
     "with_guest",
 ]

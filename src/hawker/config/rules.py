@@ -333,6 +333,15 @@ class Served(Sized, Attached, Protocol):
 
 def validate(config: MachineConfig, served: Served) -> None:
     """Raise `Unprocessable` with the first complaint: a value out of range, or a field that is not served yet."""
+    validate_served(config, served)
+    for rule in _RULES:
+        for complaint in rule(config):
+            raise Unprocessable(f"config.{complaint}")
+
+
+def validate_served(config: MachineConfig, served: Served) -> None:
+    """Raise `Unprocessable` with the first complaint about what a node cannot serve, or how much of it that would take.
+    It is the part of `validate` that counts for a machine of another node: an older version may have taken the rest."""
     for path, reason in not_served(config):
         raise Unprocessable(f"config.{path} is not served by this node yet: {reason}")
     if config.files and not served.rootfs:
@@ -343,7 +352,7 @@ def validate(config: MachineConfig, served: Served) -> None:
         raise Unprocessable("config.dns is not served by this node's driver: its machines use the host's resolver")
     if config.containers and not served.containers:
         raise Unprocessable(f"config.containers is not served by this node's driver ({served.driver}): {_ONE}")
-    for rule in _RULES:
+    for rule in _ROOM_RULES:
         for complaint in rule(config):
             raise Unprocessable(f"config.{complaint}")
     for complaint in (*unserved(config, served), *unserved_gpus(config, served)):
@@ -354,7 +363,7 @@ def complaints(config: MachineConfig) -> Iterator[str]:
     """All complaints of `validate` about a config, whatever driver will run it. Each opens with the field's path."""
     for path, reason in not_served(config):
         yield f"{path}: not served: {reason}"
-    for rule in _RULES:
+    for rule in (*_ROOM_RULES, *_RULES):
         yield from rule(config)
 
 
@@ -448,12 +457,15 @@ def _ending(config: MachineConfig) -> Iterator[str]:
     yield from stop_complaints("stop_config", config.stop_config)
 
 
-_RULES: tuple[Callable[[MachineConfig], Iterator[str]], ...] = (
-    _image,
+_ROOM_RULES: tuple[Callable[[MachineConfig], Iterator[str]], ...] = (
     _size,
     memory,
     persist,
     gpus,
+    container_rules.volumes,
+)
+_RULES: tuple[Callable[[MachineConfig], Iterator[str]], ...] = (
+    _image,
     kernel_args,
     _env,
     _commands,
@@ -468,6 +480,5 @@ _RULES: tuple[Callable[[MachineConfig], Iterator[str]], ...] = (
     service_rules.metrics,
     service_rules.standbys,
     container_rules.containers,
-    container_rules.volumes,
     _bulk,
 )

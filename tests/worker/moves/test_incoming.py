@@ -1,12 +1,15 @@
 """What a destination takes: checked, held once, owned once."""
 
 import pytest
+from msgspec import structs
 
 from hawker.api.contract.move import GET_MOVE, MOVE_MACHINE, MoveParams, MoveRequest
 from hawker.api.contract.move_peer import SHOW_INCOMING
+from hawker.config import validate
 from hawker.errors import (
     Fault,
     NotFound,
+    Unprocessable,
 )
 from hawker.ids import VolumeId
 from hawker.record.move import MoveState
@@ -59,6 +62,20 @@ async def test_a_machine_does_not_go_to_the_node_of_its_spare_or_without_its_lab
         body = MoveRequest(to=fleet.id(2))
         made = await fleet.worker(0).api.call(MOVE_MACHINE, params=params(labelled), body=body)
         assert "does not have the label disk=fast" in (await fleet.ended(0, made.id)).reason
+
+
+async def test_a_machine_that_an_older_version_took_goes_where_its_config_would_be_refused_now() -> None:
+    """No node but its own would have it, and a drain never ended."""
+    async with played_fleet() as fleet:
+        deps, record = fleet.worker(0).parts.deps, fleet.worker(0).record(fleet.machine)
+        large = structs.replace(record.config, env={f"K{number}": "v" for number in range(2001)})
+        with pytest.raises(Unprocessable, match="env"):
+            validate(large, deps.driver.features)
+        await deps.store.write(lambda tx: deps.table.change(tx, record, config=large))
+        move = await fleet.ended(0, (await fleet.move(0, 1)).id)
+        assert (move.state, move.reason) == (MoveState.DONE, "")
+        assert fleet.worker(1).record(fleet.machine).config == large
+        assert await fleet.settled() == []
 
 
 async def test_a_disk_that_refuses_what_was_granted_delays_the_new_owner_and_the_old_one_says_why() -> None:

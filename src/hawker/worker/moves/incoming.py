@@ -7,7 +7,7 @@ import msgspec
 
 from hawker.api.contract.market import OrderedApp
 from hawker.api.contract.move_peer import DeliverRequest, IncomingRequest
-from hawker.config import validate
+from hawker.config import validate_served
 from hawker.config.placement import Spread, lacking, parse_labels, placement_of
 from hawker.errors import (
     Conflict,
@@ -118,7 +118,7 @@ class IncomingMoves:
         if unit.root is not None:
             check_root(unit.root, deps.driver.features)
         if unit.machine is not None:
-            validate(unit.machine.config, deps.driver.features)
+            validate_served(unit.machine.config, deps.driver.features)
             wanted, labels = placement_of(unit.machine.config), parse_labels(",".join(deps.settings.labels))
             missing = lacking(wanted.labels, labels)
             if missing is not None:
