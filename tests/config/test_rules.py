@@ -153,6 +153,22 @@ def test_metadata_alone_has_the_same_rule() -> None:
         validate_metadata({"a": "x" * 65_536})
 
 
+def test_metadata_that_is_over_its_bounds_may_become_less() -> None:
+    many = {str(number): "x" for number in range(1002)}
+    large = {"a": "x" * 70_000, "b": "y"}
+    wide = {"a": "\x01" * 30_000, "b": "y"}
+    for before in (many, large, wide):
+        shorter = dict(list(before.items())[1:]) if before is many else {**before, "b": ""}
+        validate_metadata(shorter, before)
+        validate_metadata(before, before)
+        with pytest.raises(Unprocessable, match=r"^metadata (has more|is larger)"):
+            validate_metadata({**shorter, "c": ""}, before)
+        with pytest.raises(Unprocessable, match=r"^metadata (has more|is larger)"):
+            validate_metadata({**before, "b": "zz"}, before)
+    with pytest.raises(Unprocessable, match=r"^metadata has an empty key"):
+        validate_metadata({"": "x"}, many)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(["tcp", "5s", "/a", "aGk="]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=5),

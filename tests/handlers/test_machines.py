@@ -34,7 +34,7 @@ from hawker.handlers.machines import MachineFinder, target_of
 from hawker.ids import AppName, MachineId
 from hawker.machine import State
 from hawker.permission import Attempt
-from hawker.record.machine import DESTROYED
+from hawker.record.machine import DESTROYED, Previous
 from hawker.sim.node.sim_worker import APP, SimWorker, params
 from hawker.sim.node.world import MemoryWorld
 from hawker.store.contract import Tx
@@ -337,6 +337,21 @@ async def test_a_stale_version_is_refused(worker: SimWorker) -> None:
     for version in (worker.record(machine_id).version, "", None):  # what Go sends for none is no version either
         current = UpdateMetadataRequest(metadata={"a": "1"}, machine_version=version)
         await worker.api.call(UPDATE_METADATA, params=params(machine_id), body=current)
+
+
+async def test_more_keys_than_are_taken_now_can_be_removed_one_by_one(worker: SimWorker) -> None:
+    machine_id = await worker.stopped()
+    record, table = worker.record(machine_id), worker.parts.deps.table
+    many = msgspec.structs.replace(record.config, metadata={str(number): "x" for number in range(1002)})
+    previous = Previous(version=record.version, config=many, image=record.image, state=record.state, holds=record.holds)
+    await worker.store.write(lambda tx: table.change(tx, record, config=many, previous=previous))
+    await worker.api.call(DELETE_METADATA, params=_key(machine_id, "0"))
+    with pytest.raises(Unprocessable, match="more than 1000 keys"):
+        await worker.set_metadata(machine_id, "new", "x")
+    await worker.set_metadata(machine_id, "1", "y")
+    after = worker.record(machine_id)
+    assert after.previous is not None and after.previous.config == after.config
+    assert len(after.config.metadata or {}) == 1001 and (after.config.metadata or {})["1"] == "y"
 
 
 async def test_a_machine_that_is_gone_takes_no_metadata(worker: SimWorker) -> None:

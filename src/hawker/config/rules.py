@@ -367,8 +367,11 @@ def complaints(config: MachineConfig) -> Iterator[str]:
         yield from rule(config)
 
 
-def validate_metadata(metadata: dict[str, str]) -> None:
-    """The rule for metadata alone, for the calls that change nothing else. Raises `Unprocessable`."""
+def validate_metadata(metadata: dict[str, str], before: dict[str, str] | None = None) -> None:
+    """The rule for metadata alone, for the calls that change nothing else. What is no more than it was `before` is
+    taken: an older version may have taken more. Raises `Unprocessable`."""
+    if metadata.keys() <= (before or {}).keys() and all(of(metadata) <= of(before) for of in (bytes_of, _json_bytes)):
+        return
     for complaint in _metadata(MachineConfig(metadata=metadata)):
         raise Unprocessable(complaint)
 
@@ -431,8 +434,12 @@ def _metadata(config: MachineConfig) -> Iterator[str]:
         yield f"metadata has more than {MAX_METADATA} keys"
     elif bytes_of(config.metadata) > MAX_METADATA_BYTES:
         yield f"metadata is larger than {MAX_METADATA_BYTES} bytes"
-    elif len(msgspec.json.encode(config.metadata)) > MAX_METADATA_JSON_BYTES:
+    elif _json_bytes(config.metadata) > MAX_METADATA_JSON_BYTES:
         yield f"metadata is larger than {MAX_METADATA_JSON_BYTES} bytes as JSON"
+
+
+def _json_bytes(metadata: dict[str, str] | None) -> int:
+    return len(msgspec.json.encode(metadata or {}))
 
 
 def _checks(config: MachineConfig) -> Iterator[str]:

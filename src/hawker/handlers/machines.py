@@ -332,7 +332,7 @@ class MetadataHandlers:
 
 
 def _merged(config: MachineConfig, changes: Mapping[str, str | None]) -> MachineConfig:
-    merged = {**(config.metadata or {}), **changes}
-    metadata = {key: value for key, value in merged.items() if value}
-    validate_metadata(metadata)
+    before = config.metadata or {}
+    metadata = {key: value for key, value in {**before, **changes}.items() if value}
+    validate_metadata(metadata, before)
     return msgspec.structs.replace(config, metadata=metadata or None)
