@@ -1,6 +1,7 @@
 """Facts about the blob store: what has a final name is whole, and a download can be left and taken up again."""
 
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -99,6 +100,34 @@ def test_old_partials_are_dropped_unless_somebody_works_on_them(store: BlobStore
         os.utime(store.partial(digest, ""), (at, at))
     assert store.drop_partials(200, frozenset({busy})) > 0
     assert [digest for digest in (old, busy, young) if store.partial(digest, "").exists()] == [busy, young]
+
+
+def test_file_that_another_prune_removes_meanwhile_is_passed_over(
+    store: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, gone = store.put(b"here"), store.put(b"gone")
+    for digest in (here, gone):
+        store.partial(digest, "").write_bytes(b"x")
+        os.utime(store.partial(digest, ""), (100, 100))
+    scandir = os.scandir
+
+    def list_and_remove(folder: Path) -> "Iterator[os.DirEntry[str]]":
+        for entry in list(scandir(folder)):
+            if entry.name.startswith(gone.removeprefix("sha256:")):
+                os.unlink(entry.path)
+            yield entry
+
+    one_file = store.disk_bytes() // 4
+    for look, expected in (
+        (lambda: [digest for digest, _ in store.all()], [here]),
+        (store.disk_bytes, 2 * one_file),
+        (lambda: store.drop_partials(200, frozenset()), one_file),
+    ):
+        store.put(b"gone")
+        store.partial(gone, "").write_bytes(b"x")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "scandir", list_and_remove)
+            assert look() == expected
 
 
 def test_trap_in_the_place_of_a_partial_is_not_followed(store: BlobStore, tmp_path: Path) -> None:

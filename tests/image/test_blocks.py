@@ -48,3 +48,9 @@ def test_block_of_either_filesystem_is_found(tmp_path: Path) -> None:
     file = tmp_path / f"rootfs/{'a' * 64}.ext4"
     file.touch()
     assert blocks.find(_A) == file
+
+
+def test_block_that_a_prune_removes_meanwhile_takes_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = opened(tmp_path, BlockChoice.NONE)
+    monkeypatch.setattr(blocks, "all", lambda: [(_A, tmp_path / f"rootfs/{'a' * 64}.ext4")])
+    assert blocks.disk_bytes() == 0

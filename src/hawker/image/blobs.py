@@ -164,8 +164,8 @@ class BlobStore:
         inside("kept")
 
     def all(self) -> Iterator[tuple[Digest, os.stat_result]]:
-        for entry in os.scandir(self.folder):
-            yield Digest(f"sha256:{entry.name}"), entry.stat()
+        for entry, found in _files_in(self.folder):
+            yield Digest(f"sha256:{entry.name}"), found
 
     def remove(self, digest: Digest) -> int:
         """Gives the bytes freed."""
@@ -182,15 +182,23 @@ class BlobStore:
     def drop_partials(self, before: float, busy: frozenset[Digest]) -> int:
         """Remove what nobody has gone on with since `before` (Unix seconds) and nobody works on. Gives bytes freed."""
         freed = 0
-        for entry in os.scandir(self._partial):
-            if Digest(f"sha256:{entry.name.partition('.')[0]}") not in busy and entry.stat().st_mtime < before:
+        for entry, found in _files_in(self._partial):
+            if Digest(f"sha256:{entry.name.partition('.')[0]}") not in busy and found.st_mtime < before:
                 freed += remove_file(Path(entry.path))
         return freed
 
     def disk_bytes(self) -> int:
-        return sum(
-            entry.stat().st_blocks * 512 for folder in (self.folder, self._partial) for entry in os.scandir(folder)
-        )
+        return sum(found.st_blocks * 512 for folder in (self.folder, self._partial) for _, found in _files_in(folder))
+
+
+def _files_in(folder: Path) -> "Iterator[tuple[os.DirEntry[str], os.stat_result]]":
+    """All but those that somebody removes meanwhile, as another prune does."""
+    for entry in os.scandir(folder):
+        try:
+            found = entry.stat()
+        except FileNotFoundError:
+            continue
+        yield entry, found
 
 
 class PartialBlob:

@@ -431,4 +431,8 @@ class Blocks:
         return [(Digest(f"sha256:{file.stem}"), file) for file in self._folder.iterdir() if file.suffix[1:] in _TYPES]
 
     def disk_bytes(self) -> int:
-        return sum(file.stat().st_blocks * 512 for _, file in self.all())
+        total = 0
+        for _, file in self.all():
+            with suppress(FileNotFoundError):  # a prune removes it
+                total += file.stat().st_blocks * 512
+        return total
