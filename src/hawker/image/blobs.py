@@ -116,6 +116,7 @@ class _Follower(io.RawIOBase):
 
 
 _CHUNK = 1 << 20
+_GONE = ".gone"
 
 
 class BlobStore:
@@ -174,16 +175,18 @@ class BlobStore:
     def set_aside(self, digest: Digest) -> Path:
         """Take the blob's name from it: from now on it is not here. Gives the file, which is to be removed and may be
         gone. Quick, also where the removal is not."""
-        aside = self._partial / f"{hex_of(digest)}.gone"
+        aside = self._partial / f"{hex_of(digest)}{_GONE}"
         with suppress(FileNotFoundError):
             os.rename(self.path(digest), aside)
         return aside
 
     def drop_partials(self, before: float, busy: frozenset[Digest]) -> int:
-        """Remove what nobody has gone on with since `before` (Unix seconds) and nobody works on. Gives bytes freed."""
+        """Remove what nobody has gone on with since `before` (Unix seconds) and nobody works on, and all that is set
+        aside. Gives bytes freed."""
         freed = 0
         for entry, found in _files_in(self._partial):
-            if Digest(f"sha256:{entry.name.partition('.')[0]}") not in busy and found.st_mtime < before:
+            left = Digest(f"sha256:{entry.name.partition('.')[0]}") not in busy and found.st_mtime < before
+            if left or entry.name.endswith(_GONE):
                 freed += remove_file(Path(entry.path))
         return freed
 
