@@ -115,6 +115,31 @@ async def test_organization_does_not_wait_for_a_registry_that_another_one_named(
     assert store.read(blob.digest) == content
 
 
+@pytest.mark.parametrize("is_public", [False, True])
+async def test_public_layer_leaves_no_parts_of_other_organizations(
+    origin: RegistrySource, store: BlobStore, tmp_path: Path, is_public: bool
+) -> None:
+    """Nobody would ever go on with them; with those of a private one their owner does."""
+    readers = BlobReaders(tmp_path, store)
+    readers.open()
+    acme, bolt, core = (
+        Arrivals(store, readers, org, EVERYBODY if is_public else org)
+        for org in map(ImageReader, ("acme", "bolt", "core"))
+    )
+    fetcher, slow = ImageFetcher(ManualClock(), 4), HaltingSource(_CONTENTS[0])
+    left, other = (store.partial(blob.digest, core.owner) for blob in _BLOBS[:2])
+    for partial in (left, other):
+        partial.write_bytes(b"x")
+    async with anyio.create_task_group() as group:
+        group.start_soon(fetcher.fetch, slow, [_BLOBS[0]], acme, silent)
+        await slow.halted.wait()
+        await fetcher.fetch(origin, [_BLOBS[0]], bolt, silent)
+        assert store.partial(_BLOBS[0].digest, acme.owner).exists(), "somebody works on it"
+        slow.may_go_on.set()
+    assert acme.has(_BLOBS[0].digest) and other.exists()
+    assert left.exists() is not is_public
+
+
 async def test_first_error_ends_the_others_and_is_the_one_that_is_told(
     origin: RegistrySource, store: BlobStore, fake: FakeRegistry
 ) -> None:

@@ -190,6 +190,11 @@ class BlobStore:
                 freed += remove_file(Path(entry.path))
         return freed
 
+    def drop_partials_of(self, digest: Digest) -> None:
+        """Remove all owners' parts of a blob, on which nobody works."""
+        for file in self._partial.glob(f"{hex_of(digest)}.*"):
+            remove_file(file)
+
     def disk_bytes(self) -> int:
         return sum(found.st_blocks * 512 for folder in (self.folder, self._partial) for _, found in _files_in(folder))
 

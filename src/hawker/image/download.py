@@ -16,7 +16,7 @@ from hawker.fair.table import DOWNLOADS
 from hawker.fair.threads import Pool, in_thread, whose
 from hawker.fair.turns import Turns
 from hawker.ids import Digest
-from hawker.image.blobs import ArrivingBlob, BlobReaders, BlobStore, ImageReader, PartialBlob
+from hawker.image.blobs import EVERYBODY, ArrivingBlob, BlobReaders, BlobStore, ImageReader, PartialBlob
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage, disk_room, no_room
 from hawker.image.progress import PullProgress, PullStage, Report
@@ -55,20 +55,21 @@ async def download(
     clock: Clock,
     report: Report,
     arriving: ArrivingBlob | None = None,
-) -> None:
-    """No effect when the blob is there for its organization. Raises `BadImage` when the content is wrong, `NoRoom` when
-    the disk is full, `Unavailable` when the source cannot be had. Only in the last case is a partial file kept; the
-    next call resumes. `arriving` hears how far it is."""
+) -> bool:
+    """Whether the blob came; no effect when it is there for its organization. Raises `BadImage` when the content is
+    wrong, `NoRoom` when the disk is full, `Unavailable` when the source cannot be had. Only in the last case is a
+    partial file kept; the next call resumes. `arriving` hears how far it is."""
     arriving = arriving or ArrivingBlob(blob.size)
     if await in_thread(Pool.IMAGES, to.has, blob.digest):
         arriving.whole(to.store.path(blob.digest))
         report(PullProgress(PullStage.DOWNLOADING, blob.digest, blob.size, blob.size))
-        return
+        return False
     doing = f"failed to download {blob.digest}"
     resumed = await persist(clock, doing, lambda: _attempt(source, blob, to, report, arriving, fresh=False))
     if not resumed:
         await persist(clock, doing, lambda: _attempt(source, blob, to, report, arriving, fresh=True))
     await to.readers.add(to.reader, blob.digest)
+    return True
 
 
 async def _attempt(
@@ -177,7 +178,12 @@ class ImageFetcher:
         self, source: ImageSource, blob: Layer, to: Arrivals, report: Report, arriving: ArrivingBlob | None
     ) -> None:
         async with self._locks.hold((blob.digest, to.org)), self._slots.hold(whose() or _NODE):
-            await download(source, blob, to, self._clock, report, arriving)
+            came = await download(source, blob, to, self._clock, report, arriving)
+            if came and to.reader == EVERYBODY and self._is_alone(blob.digest):  # who asks from now on has the blob
+                await in_thread(Pool.IMAGES, to.store.drop_partials_of, blob.digest)
+
+    def _is_alone(self, digest: Digest) -> bool:
+        return sum(each == digest for each, _ in self._locks.busy()) == 1
 
 
 def _check_room(wanted: Sequence[Layer], to: Arrivals) -> None:
