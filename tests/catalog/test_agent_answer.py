@@ -78,7 +78,7 @@ _NO_TOKEN: list[tuple[bytes, type[HawkerError], str]] = [
     (_OK + _DEEP, Fault, "nothing that can be read"),
     (_OK + b'{"results":[],"version":-1,"actor_id":"00"}', Fault, "nothing that can be read"),
     (_OK + b'{"results":[],"version":1,"actor_id":"someone"}', Fault, "no actor's id"),
-    (b'HTTP/1.1 500 No\r\n\r\n{"results":[{"error":"readonly database"}]}', BadRequest, "readonly database"),
+    (b'HTTP/1.1 500 No\r\n\r\n{"results":[{"error":"NOT NULL constraint failed"}]}', BadRequest, "constraint failed"),
     (b"HTTP/1.1 503 No\r\n\r\n<html>", Unavailable, "busy"),
     (b"HTTP/1.1 405 No\r\n\r\n<html>", WrongAgent, "answered 405"),
     (b"HTTP/1.1 307 No\r\nlocation: http://192.0.2.1/\r\n\r\n", WrongAgent, "answered 307"),
@@ -92,6 +92,29 @@ async def test_an_answer_to_a_write_that_names_no_version_is_an_error(
 ) -> None:
     async with answering(answer) as url, asking(url) as agent:
         with pytest.raises(error, match=words):
+            await agent.transact([_ALL])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "database is locked",
+        "database table is locked: machines",
+        "database schema is locked: main",
+        "attempt to write a readonly database",
+        "database or disk is full",
+        "disk I/O error",
+        "interrupted",
+        "out of memory",
+        "Error code 5: The database file is locked",
+        "could not commit the transaction: " + "x" * 300 + ": database is locked (site 7)",
+    ],
+)
+async def test_a_write_that_fails_for_what_passes_is_to_be_tried_again(words: str) -> None:
+    """What is `BadRequest` is told no more: its rows would go from the catalog."""
+    answer = b'HTTP/1.1 500 No\r\n\r\n{"results":[{"error":"%s"}]}' % words.encode()
+    async with answering(answer) as url, asking(url) as agent:
+        with pytest.raises(Unavailable, match="cannot write now"):
             await agent.transact([_ALL])
 
 

@@ -1,5 +1,6 @@
 """`AgentCatalog`: the catalog of an agent that serves the HTTP API (engine `corrosion`), be it Corrosion's or another
-Hawker's. It never relies on what the two do differently: migrations, the time of an answer, texts of errors.
+Hawker's. It never relies on what the two do differently: migrations, the time of an answer, texts of errors but for
+SQLite's own.
 
 Who owns a row is a convention there: the agent does not see to it that a node writes its own rows only. Its answers
 are lines of JSON, read within bounds of memory and time: whoever answers may be wrong, slow or another program
@@ -200,6 +201,13 @@ _APPLIED = f"""SELECT 1 FROM crsql_db_versions AS v
 """Versions of an actor come in any order, whole or in parts: one is there when it is neither beyond the last, nor known
 to be missing, nor there in parts only."""
 
+_PASSING = re.compile(
+    r"database (?:\w+ )?is locked|readonly database|database (?:or disk )?is full|disk I/O error"
+    r"|interrupt(?:ed|\(\))|out of memory|malloc\(\) failed"
+)
+"""SQLite's texts for what passes, as `capture` has them for its own, within an agent's. Values go as parameters, which
+no text of SQLite's quotes."""
+
 
 class _Result(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
@@ -361,11 +369,13 @@ def _token(node: NodeId, status: int, answer: bytes) -> Token | None:
         if status == 503:
             raise Unavailable(BUSY) from error
         raise Fault(f"the catalog's agent answered {status}, and nothing that can be read") from error
-    failed = next((shown(result.error) for result in written.results if result.error is not None), None)
+    failed = next((result.error for result in written.results if result.error is not None), "")
     if status == 503:
-        raise Unavailable(failed or BUSY)
+        raise Unavailable(shown(failed) or BUSY)
+    if status != 200 and _PASSING.search(failed):
+        raise Unavailable(f"the catalog's agent cannot write now: {shown(failed)}")
     if status != 200:
-        raise BadRequest(failed or f"the catalog's agent answered {status}")
+        raise BadRequest(shown(failed) or f"the catalog's agent answered {status}")
     if written.version is None or written.actor_id is None:
         return None
     return Token(origin=node, epoch=_epoch(written.actor_id), version=written.version)
