@@ -1,19 +1,38 @@
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
+from typing import Any
 
 import anyio
 import pytest
 
 from hawker.catalog.contract import Statement
 from hawker.errors import BadRequest, Fault
-from hawker.fleet.publish import LOOK_EVERY_S, ROWS_AT_ONCE, Publisher, Source, follow, worker_sources
+from hawker.fleet.certificates import FleetCertificates
+from hawker.fleet.publish import (
+    LOOK_EVERY_S,
+    ROWS_AT_ONCE,
+    PublishedState,
+    Publisher,
+    Source,
+    follow,
+    worker_sources,
+)
+from hawker.fleet.quotas import quota_sources
+from hawker.fleet.registry_logins import login_source
 from hawker.fleet.rows import KEYS, NodeFacts, Row, image_row
+from hawker.ids import AppName
+from hawker.record.app import APPS, CERTIFICATES, IPS, WIREGUARD_PEERS, AppRecord
 from hawker.record.machine import MACHINES
-from hawker.record.node import NODE
+from hawker.record.node import NODE, REVOKED, TAKEOVERS
+from hawker.record.org import QUOTAS, REGISTRY_LOGINS
+from hawker.record.volume import VOLUMES
 from hawker.sim.harness.loop import LoopClock
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
+from hawker.store.contract import Bucket
+from hawker.store.memory_store import MemoryStore
+from hawker.up.fleet_front import revocations_of
 from hawker.up.fleet_wiring import published_by
 from tests.fleet.desk import ME, Desk, Narrow
 from tests.worker.hourglass import in_virtual_time
@@ -297,3 +316,50 @@ async def test_a_source_that_nobody_has_is_none_of_its_business() -> None:
     async with publishing(desk) as publisher:
         publisher.note("machines_by_app", "a/b")
         assert await publisher.settled(timeout_s=5) is None and await publisher.written() == "0000000a:0:0"
+
+
+def sources_of(store: MemoryStore) -> list[Source]:
+    """Those of which every key is a record's."""
+    nothing: Any = None
+    published = PublishedState(
+        node=ME, store=store, health_of=lambda _: (), room=lambda: nothing, images=tuple, image_names=tuple
+    )
+    certificates = FleetCertificates(ME, nothing, store, nothing, nothing, nothing)
+    return [
+        *worker_sources(published, SAID),
+        *quota_sources(ME, store, nothing, nothing)[:1],
+        login_source(ME, store),
+        revocations_of(ME, store),
+        certificates.source,
+    ]
+
+
+async def torn(store: MemoryStore, bucket: Bucket[Any]) -> None:
+    await store.write(lambda tx: tx.put(Bucket(bucket.name, str), "torn", "no record"))
+
+
+@pytest.mark.parametrize(
+    "bucket",
+    [APPS, IPS, WIREGUARD_PEERS, MACHINES, TAKEOVERS, VOLUMES, QUOTAS, REGISTRY_LOGINS, REVOKED, CERTIFICATES],
+    ids=lambda bucket: bucket.name,
+)
+async def test_every_source_names_a_record_that_cannot_be_read(bucket: Bucket[Any]) -> None:
+    store = MemoryStore()
+    await torn(store, bucket)
+    (source,) = [each for each in sources_of(store) if each.name == bucket.name]
+    assert list(source.every()) == ["torn"]
+    with pytest.raises(Fault, match="'torn'"):
+        list(source.rows("torn"))
+
+
+async def test_a_record_that_cannot_be_read_holds_up_no_other() -> None:
+    desk, store = Desk(), MemoryStore()
+    shop = AppRecord(id="1", number=1, name=AppName("shop"), org="o", network="n", network_id=1, created_at=1.0)
+    await store.write(lambda tx: tx.put(APPS, "shop", shop))
+    await torn(store, APPS)
+    (source,) = [each for each in sources_of(store) if each.name == APPS.name]
+    async with publishing(desk, source) as publisher:
+        assert await publisher.settled(timeout_s=5) is not None
+        assert desk.rows("SELECT name FROM apps") == [("shop",)]
+        (trouble,) = publisher.troubles
+        assert "apps/torn: record 'torn' in bucket apps of the store cannot be read" in trouble

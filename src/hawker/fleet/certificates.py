@@ -22,7 +22,7 @@ from hawker.ids import AppName, NodeId
 from hawker.log import bind
 from hawker.record.app import CERTIFICATES
 from hawker.secret.certificates import Certificates, FarCertificate, owner_of
-from hawker.store.contract import Reader
+from hawker.store.contract import Reader, keys_of
 from hawker.vault import Vault
 
 _EVERY_S, _QUERY_S = 1.0, 5.0
@@ -79,7 +79,7 @@ class FleetCertificates:
         may have changed."""
         return Source(
             name=CERTIFICATES.name,
-            every=lambda: [key for key, _ in self._store.scan(CERTIFICATES)],
+            every=lambda: keys_of(self._store, CERTIFICATES),
             rows=self._rows,
             looked_at=True,
         )

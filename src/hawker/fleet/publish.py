@@ -51,7 +51,7 @@ from hawker.record.app import APPS, IPS, WIREGUARD_PEERS
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord, taken
 from hawker.record.node import NODE, TAKEOVERS, USED, used
 from hawker.record.volume import VOLUMES
-from hawker.store.contract import Bucket, Observable, Reader
+from hawker.store.contract import Observable, Reader, keys_of
 from hawker.value_object import ValueObject
 
 GATHER_S = 0.005
@@ -68,9 +68,9 @@ _log = bind("hawker.publish")
 
 
 class Source(ValueObject, frozen=True, kw_only=True):
-    """A source of rows for the catalog: `every` has the keys of all that there is now, `rows` are those of one key as
-    they are now, none when it is gone. A `calm` source may wait a little; a source that is `looked_at` tells nobody of
-    its changes."""
+    """A source of rows for the catalog: `every` has the keys of all that there is now, also of what cannot be read;
+    `rows` are those of one key as they are now, none when it is gone. A `calm` source may wait a little; a source that
+    is `looked_at` tells nobody of its changes."""
 
     name: str
     """Unique among sources: that of the bucket whose records its rows are made of, or a word of its own."""
@@ -380,7 +380,7 @@ class PublishedState(ValueObject, frozen=True, kw_only=True):
 
 def worker_sources(published: PublishedState, said: NodeFacts) -> tuple[Source, ...]:
     rows = _Rows(published, said)
-    keys = partial(_keys, published.store)
+    keys = partial(keys_of, published.store)
     return (
         Source(name=NODE.name, every=partial(keys, NODE), rows=rows.node),
         Source(name=APPS.name, every=partial(keys, APPS), rows=rows.app),
@@ -400,10 +400,6 @@ def follow(publisher: Publisher, store: Observable, hear: Callable[[Callable[[Ma
     """Have the publisher told of every change in the store, and of machines whose health changed, by `hear`."""
     store.listen(publisher.note)
     hear(partial(publisher.note, HEALTH))
-
-
-def _keys(reader: Reader, bucket: Bucket[object]) -> list[str]:
-    return [key for key, _ in reader.scan(bucket)]
 
 
 def _one() -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from hawker.fleet.rows import Row, quota_row, usage_row
 from hawker.ids import NodeId
 from hawker.log import bind
 from hawker.record.org import QUOTAS, Amount, QuotaRecord, QuotaRule
-from hawker.store.contract import Reader
+from hawker.store.contract import Reader, keys_of
 
 LOOK_S, CALM_LOOK_S = 0.25, 1.0
 """The seconds between two looks: where there are quotas, and where there are none."""
@@ -82,7 +82,7 @@ def quota_sources(node: NodeId, store: Reader, quotas: FleetQuotas, tally: KeptU
         return quotas.subjects(store, tally.orgs)
 
     return (
-        Source(name=QUOTAS.name, every=lambda: [key for key, _ in store.scan(QUOTAS)], rows=set_here),
+        Source(name=QUOTAS.name, every=lambda: keys_of(store, QUOTAS), rows=set_here),
         Source(name=USAGE, every=all_used, rows=used_here),
     )
 

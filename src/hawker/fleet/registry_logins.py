@@ -19,7 +19,7 @@ from hawker.fleet.rows import Row, login_row
 from hawker.ids import NodeId
 from hawker.record.org import REGISTRY_LOGINS, LoginRecord
 from hawker.secret.registry_logins import CarriedLogin, RegistryLogins
-from hawker.store.contract import Reader
+from hawker.store.contract import Reader, keys_of
 from hawker.vault import Vault
 
 _QUERY_S, _ASK_S, _MOST_ASKED = 5.0, 3.0, 3
@@ -35,7 +35,7 @@ def login_source(node: NodeId, store: Reader) -> Source:
         record = store.get(REGISTRY_LOGINS, key)
         return () if record is None else (login_row(node, record),)
 
-    return Source(name=REGISTRY_LOGINS.name, every=lambda: [key for key, _ in store.scan(REGISTRY_LOGINS)], rows=rows)
+    return Source(name=REGISTRY_LOGINS.name, every=lambda: keys_of(store, REGISTRY_LOGINS), rows=rows)
 
 
 class FleetLogins:

@@ -28,7 +28,7 @@ from hawker.market.handlers import MarketHandlers
 from hawker.market.preferences import Preferences
 from hawker.place import Place
 from hawker.record.node import REVOKED
-from hawker.store.contract import Reader
+from hawker.store.contract import Reader, keys_of
 from hawker.up.fleet import InFleet
 from hawker.up.servers import OWN_CALLS, Front, server_for_clients
 
@@ -115,4 +115,4 @@ def revocations_of(node: NodeId, store: Reader) -> Source:
         by, note = found.by[:MAX_NOTE], found.note[:MAX_NOTE]  # an older build took them at any length
         return (revoked_row(node, token_id, at=found.at, by=by, note=note),)
 
-    return Source(name=REVOKED.name, every=lambda: [key for key, _ in store.scan(REVOKED)], rows=rows)
+    return Source(name=REVOKED.name, every=lambda: keys_of(store, REVOKED), rows=rows)
