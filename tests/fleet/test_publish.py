@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from hawker.catalog.contract import Statement
-from hawker.errors import BadRequest, Fault
+from hawker.errors import BadRequest, Fault, Unavailable
 from hawker.fleet.certificates import FleetCertificates
 from hawker.fleet.publish import (
     LOOK_EVERY_S,
@@ -286,6 +286,28 @@ async def test_a_source_that_cannot_say_keeps_what_the_catalog_has_and_holds_up_
         publisher.note("shelf", "b")
         await publisher.settled(timeout_s=5)
         assert images(desk) == ["a1", "b", "c1"] and not publisher.troubles
+
+
+async def test_a_source_that_could_not_say_is_asked_again_without_a_change() -> None:
+    desk, shelf = Desk(), Shelf(a="a1", b="b1")
+    away = False
+
+    def rows(key: str) -> Iterable[Row]:
+        if away and key == "b":
+            raise Unavailable("the store cannot be used now")
+        return shelf._rows(key)
+
+    async with publishing(desk, Source(name="shelf", every=lambda: list(shelf.digests), rows=rows)) as publisher:
+        await publisher.settled(timeout_s=5)
+        away, shelf.digests["b"] = True, "b2"
+        publisher.note("shelf", "b")
+        await publisher.settled(timeout_s=5)
+        assert images(desk) == ["a1", "b1"] and len(publisher.troubles) == 1
+        await LoopClock().sleep(2 * LOOK_EVERY_S)
+        assert images(desk) == ["a1", "b1"] and len(publisher.troubles) == 1
+        away = False
+        await LoopClock().sleep(2 * LOOK_EVERY_S)
+        assert images(desk) == ["a1", "b2"] and not publisher.troubles
 
 
 async def test_a_catalog_that_refuses_everything_is_what_is_wrong() -> None:

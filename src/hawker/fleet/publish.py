@@ -279,7 +279,10 @@ class Publisher:
         await self._clock.sleep(GATHER_S)
 
     def _look(self) -> None:
+        """Notes what tells nobody of its changes, and what could not be said: that a record can be read again is no
+        change."""
         self._look_at = self._clock.monotonic() + LOOK_EVERY_S
+        self._calm.update(dict.fromkeys(self._unsaid))
         for source in self._sources.values():
             if source.looked_at:
                 self._calm.update({(source.name, key): None for key in source.every()})
