@@ -82,6 +82,7 @@ class FleetCertificates:
             every=lambda: keys_of(self._store, CERTIFICATES),
             rows=self._rows,
             looked_at=True,
+            tables=frozenset({"certificates"}),
         )
 
     def challenges(self, note: Callable[[str, str], None]) -> Source:

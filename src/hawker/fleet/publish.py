@@ -78,6 +78,8 @@ class Source(ValueObject, frozen=True, kw_only=True):
     rows: Callable[[str], Iterable[Row]]
     calm: bool = False
     looked_at: bool = False
+    tables: frozenset[str] = frozenset(KEYS)
+    """The tables that its rows can be in; a source that may long be unable to make a row names them."""
 
 
 class PublishedRows:
@@ -102,11 +104,11 @@ class PublishedRows:
         new = tuple(row for at, row in wanted.items() if self._told.get(at) != row.digest)
         return RowChanges(source=source, key=key, new=new, gone=tuple(sorted(gone, key=repr)), rows=frozenset(wanted))
 
-    def strays(self, unsaid: Collection[str] = ()) -> tuple[RowKey, ...]:
-        """The rows that the catalog has and no source does, once every source was asked. `unsaid` are keys of which a
-        source could not say what there is: what has one of them in its own key is left as it is."""
+    def strays(self, tables: Collection[str]) -> tuple[RowKey, ...]:
+        """The rows that the catalog has in these tables and no source does, once the sources have said all of theirs
+        there."""
         owned = {at for rows in self._of.values() for at in rows}
-        return tuple(at for at in self._told if at not in owned and all(part not in unsaid for part in at.key[1:]))
+        return tuple(at for at in self._told if at.table in tables and at not in owned)
 
     def told(self, changes: "RowChanges") -> None:
         for row in changes.new:
@@ -175,6 +177,7 @@ class Publisher:
         self._refused = ""  # why it does not
         self._aside: dict[tuple[str, str], str] = {}  # what it is not told for now, and why
         self._unsaid: set[tuple[str, str]] = set()  # what of that the source cannot say
+        self._unswept: frozenset[str] = frozenset()  # tables that may have rows which no source has
         self.token: Token | None = None
 
     def note(self, source: str, key: str) -> None:
@@ -232,6 +235,7 @@ class Publisher:
             self._compare_at = self._clock.monotonic() + self._compare_every_s
         self._noted, self._calm = {}, {}
         self._ledger.begin()
+        self._unswept = frozenset(KEYS)
         for table in KEYS:
             async for page in pages(self._catalog, own_rows(table), self._node, timeout_s=QUERY_S):
                 self._ledger.learn(row_of(table, values) for values in page)
@@ -242,13 +246,22 @@ class Publisher:
             await self._tell(places)
         self._aside = {at: why for at, why in self._aside.items() if at in seen}
         self._unsaid &= seen
-        strays = self._ledger.strays({key for _, key in self._unsaid})
+        await self._remove_strays()
+        self._sound, self._refused = True, ""
+        self._reached(asked)
+
+    async def _remove_strays(self) -> None:
+        """From no table of which a source could not say all its rows: whose a row is does not show in its key."""
+        unsure = {table for name, _ in self._unsaid for table in self._sources[name].tables}
+        due = self._unswept - unsure
+        if not due:
+            return
+        strays = self._ledger.strays(due)
         for start in range(0, len(strays), ROWS_AT_ONCE):
             some = strays[start : start + ROWS_AT_ONCE]
             await self._transact([removal(at) for at in some])
             self._ledger.dropped(some)
-        self._sound, self._refused = True, ""
-        self._reached(asked)
+        self._unswept -= due
 
     async def _follow(self) -> None:
         """Until all is to be compared again."""
@@ -262,6 +275,7 @@ class Publisher:
                 self._calm = {}
                 self._calm_at = self._clock.monotonic() + CALM_S
             await self._tell(due)
+            await self._remove_strays()
             self._reached(asked)
 
     async def _until_due(self) -> None:
