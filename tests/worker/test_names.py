@@ -8,6 +8,7 @@ import pytest
 from hawker.host.process_guard import ProcessGuard
 from hawker.ids import MachineId, NodeId
 from hawker.names import BOUND, NamedApp, NamedMachine, is_kept, read_names
+from hawker.sim.harness.loop import LoopClock
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.worker.names import NameBook, ResolverWait
 from tests.simulated_worker import anyio_backend, stall, worker
@@ -75,6 +76,30 @@ async def test_the_file_follows_the_records_while_it_is_kept(worker: SimWorker, 
         assert known is not None and known.machines == ()
         tasks.cancel_scope.cancel()
     assert not is_kept(tmp_path), "the daemon is away"
+
+
+async def test_names_are_told_soon_also_where_others_held_up_a_write(worker: SimWorker, tmp_path: Path) -> None:
+    class Held(LoopClock):
+        """Each write takes a second."""
+
+        looks = 0
+
+        def monotonic(self) -> float:
+            self.looks += 1
+            return super().monotonic() + self.looks
+
+    clock, deps = Held(), worker.parts.deps
+    told = NameBook(tmp_path, deps.store, worker.parts.changes, clock, worker.parts.node)
+    first = await worker.started()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(told._keep)
+        told._note(MachineId(first))
+        await clock.sleep(3)
+        second = await worker.started()
+        await clock.sleep(3)
+        known = read_names(tmp_path)
+        assert known is not None and {each.id for each in known.machines} == {first, second}
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_machine_waits_for_the_resolver_and_starts_without_it_in_the_end(

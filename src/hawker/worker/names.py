@@ -40,8 +40,9 @@ from hawker.value_object import ValueObject
 from hawker.worker.changes import Changes
 from hawker.worker.table import all_machines
 
-_REST_OF_TIME = 30
-"""The multiple of a write's time for which nothing is written after it."""
+_REST_OF_TIME, _MOST_REST_S = 30, 2.0
+"""The multiple of a write's time for which nothing is written after it, and the most seconds of it: what other tasks
+did between the parts of a write is in its time, and a name is not to be old for as long as that says."""
 _AGAIN_S, _BOUND_WITHIN_S, _LOOK_S, _PEERS_EVERY_S = 1.0, 5.0, 0.005, 0.5
 _log = bind("hawker.dns")
 
@@ -170,7 +171,8 @@ class NameBook:
                 _log.error("names cannot be told to the resolver", extra={"reason": error.strerror})
                 self._news.set()
                 await self._clock.sleep(_AGAIN_S)
-            await self._clock.sleep(_REST_OF_TIME * (self._clock.monotonic() - began))
+            took_s = self._clock.monotonic() - began
+            await self._clock.sleep(min(_REST_OF_TIME * took_s, _MOST_REST_S))
             await self._changed()
 
     async def _changed(self) -> None:
