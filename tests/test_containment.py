@@ -18,6 +18,14 @@ def test_an_error_is_logged_with_its_traceback_and_goes_no_further(caplog: pytes
     assert record.exc_info is not None and record.__dict__["machine"] == "m1"
 
 
+def test_an_error_that_is_none_of_its_business_passes(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(KeyError), contained("a trial", (KeyError, OSError)):
+        raise KeyError
+    with contained("a trial", (KeyError, OSError)):
+        raise IndexError
+    assert len(caplog.records) == 1
+
+
 @pytest.mark.parametrize("death", [Death, KeyboardInterrupt, SystemExit])
 def test_the_end_of_the_process_passes(death: type[BaseException]) -> None:
     with pytest.raises(death), contained("a trial"):

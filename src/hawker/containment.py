@@ -20,10 +20,12 @@ _log = bind(LOGGER)
 
 
 @contextmanager
-def contained(during: str, **fields: object) -> Iterator[None]:
-    """Log an exception of the block with its traceback, and let it go no further. The end of the task or of the process
-    is none (`BaseException`)."""
+def contained(during: str, but: tuple[type[Exception], ...] = (), /, **fields: object) -> Iterator[None]:
+    """Log an exception of the block with its traceback, and let it go no further, unless it is one of `but`. The end of
+    the task or of the process is none (`BaseException`)."""
     try:
         yield
+    except but:
+        raise
     except Exception:  # noqa: BLE001 - what it is for
         _log.exception("unforeseen error", extra={"during": during, **fields})

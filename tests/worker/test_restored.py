@@ -1,9 +1,11 @@
 """A store set back to a backup, over a host that went on: what runs is taken up, and nothing is started by itself."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 
+from hawker.errors import Unavailable
 from hawker.fsm.contract import WhenBusy
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
@@ -292,3 +294,38 @@ async def test_a_crash_in_the_middle_begins_again(stall: MemoryWorld, commits: i
         assert stall.host.running() == running
         assert {worker.record(each.machine_id).state for each in (first, second)} == {State.STARTED}
         check_at_rest(stall)
+
+
+@pytest.mark.parametrize("commit", range(1, 6))
+async def test_a_write_that_fails_for_a_moment_begins_again(stall: MemoryWorld, commit: int) -> None:
+    first, second = Case(), Case()
+
+    async def before(worker: SimWorker) -> None:
+        await first.is_off(worker)
+        await second.is_off(worker)
+
+    async def after(worker: SimWorker) -> None:
+        await first.start(worker)
+        await second.start(worker)
+
+    await set_back(stall, before, after)
+    running = stall.host.running()
+    stall.crash(faults=StoreFaults(fail=frozenset({commit})))
+    for _ in range(2):
+        with suppress(Unavailable):
+            async with stall.open() as worker:
+                assert {worker.record(each.machine_id).state for each in (first, second)} == {State.STARTED}
+    assert stall.store.get(COPY, "self") is None and stall.host.running() == running
+
+
+async def test_a_record_that_cannot_be_taken_up_keeps_no_other_from_it(stall: MemoryWorld) -> None:
+    first, second = Case(), Case()
+
+    async def before(worker: SimWorker) -> None:
+        await first.is_off(worker)
+        await second.is_off(worker)
+
+    await set_back(stall, before, second.start)
+    stall.host.script("inspect", FakeFault(error=AssertionError("nobody foresaw it")))
+    async with stall.open() as worker:
+        assert worker.record(second.machine_id).state is State.STARTED and worker.store.get(COPY, "self") is None

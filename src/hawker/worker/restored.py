@@ -11,7 +11,7 @@ import msgspec
 
 from hawker.clock import Clock
 from hawker.containment import contained
-from hawker.errors import HawkerError
+from hawker.errors import HawkerError, Unavailable
 from hawker.fsm import journal
 from hawker.log import bind
 from hawker.machine import State
@@ -30,6 +30,9 @@ _NOT_HERE = "nothing of it was on the host when a backup was restored"
 _ENDING_FLOWS = frozenset({"stop", "restart", "update", "destroy"})
 """Under way when the backup was taken: they end whatever runs, so they go on as they are."""
 
+_NOT_WRITTEN = (Unavailable, OSError)
+"""What the store raises where it is at fault, and no record."""
+
 
 class InstanceAdoption:
     """Records what runs on the host, or what does not, against what the records say."""
@@ -43,13 +46,14 @@ class InstanceAdoption:
 
     async def take_up_restored(self) -> None:
         """Takes up a store that was restored. Does nothing unless the store carries the mark of a backup. A crash in
-        the middle begins again."""
+        the middle begins again. Raises `Unavailable` or `OSError` where the store cannot be written now: the mark is
+        there still, and the next boot begins again."""
         copy = self._store.get(COPY, "self")
         if copy is None:
             return
         _log.warning("the store was restored from a backup", extra={"taken_at": copy.taken_at})
         for _, record in list(self._store.scan(MACHINES)):
-            with contained("a machine of a restored store is taken up", machine=record.id):
+            with contained("a machine of a restored store is taken up", _NOT_WRITTEN, machine=record.id):
                 try:
                     seen = await self._driver.inspect(record.id)
                 except (HawkerError, OSError) as error:
