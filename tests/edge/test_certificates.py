@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from hawker.clock import SystemClock
-from hawker.edge.certificates import CertificateBook
+from hawker.edge.certificates import CertificateBook, may_show
 from hawker.errors import Fault
-from hawker.feed import CERTIFICATE_KEY, SealedCertificate
+from hawker.feed import API_APP, CERTIFICATE_KEY, SealedCertificate
 from hawker.ids import AppName
 from hawker.secret.certificate_chain import KeyPair
-from hawker.secret.certificates import owner_of
+from hawker.secret.certificates import PLATFORM, owner_of
 from hawker.vault import Vault
 from tests.certificates import issued
 
@@ -113,3 +113,10 @@ def test_a_certificate_openssl_does_not_take_is_said_and_not_kept(tmp_path: Path
 
 def test_the_certificate_for_hosts_without_one_names_nobody(tmp_path: Path) -> None:
     assert isinstance(book_of(tmp_path).context(None, (), ()), ssl.SSLContext)
+
+
+def test_a_certificate_is_shown_for_its_own_app_and_the_platforms_for_the_app_that_is_named() -> None:
+    own, platform = (SealedCertificate(hostname="*.x.com", app=AppName(app), sealed=b"") for app in ("shop", PLATFORM))
+    assert [may_show(own, AppName(app), "blog.x.com") for app in ("shop", "blog", API_APP)] == [True, False, True]
+    assert [may_show(platform, AppName(app), "blog.x.com") for app in ("shop", "blog", API_APP)] == [False, True, True]
+    assert not may_show(own, None, "shop.x.com")

@@ -24,6 +24,7 @@ from hawker.feed import (
 from hawker.ids import AppName, NodeId
 from hawker.machine import State
 from hawker.route_question import AskedRequest, AskRoute, ExplainedDoor
+from hawker.secret.certificates import PLATFORM
 from tests.edge.edge_kit import HOST, route, seen_from_abroad
 
 WEB = ("http",)
@@ -45,15 +46,17 @@ def said(
     replays: ReplayRoutes | None = None,
     owned: tuple[AppAddress, ...] = (),
     api_hostname: str = "",
+    certified: str = "shop",
+    domain: str = "",
 ) -> tuple[ExplainedDoor, ...]:
     routes = Routes()
     gates = Gates(lambda: 0.5, routes.machines)
-    routes.replace(machines, (HOST,), owned, api_hostname)
+    routes.replace(machines, (HOST,), owned, api_hostname, domain=domain)
     for each in machines:
         gates.update(each, 0.0)
     book = CertificateBook(Path("/nowhere"), SystemClock())
     if hostname:
-        book.replace([SealedCertificate(hostname=hostname, app=AppName("shop"), sealed=b"")])
+        book.replace([SealedCertificate(hostname=hostname, app=AppName(certified), sealed=b"")])
     asked = AskRoute(call=1, app=AppName(app), host=host, port=port, tls=tls, udp=udp, request=request)
     explainer = Explainer(routes, gates, book, replays or ReplayRoutes(), lambda at: at == BALANCER, proof)
     return explainer.explain(asked, 0.0)
@@ -133,6 +136,19 @@ def test_the_certificate_that_is_shown_is_named() -> None:
     service = msgspec.structs.replace(secure.services[0], ports=(port,))
     (own,) = said("a.example.net", 443, msgspec.structs.replace(secure, services=(service,)), tls=True)
     assert (own.speaks, own.certificate) == ("tls", "self-signed")
+
+
+def test_a_certificate_that_is_not_shown_for_a_name_is_said_not_to_be() -> None:
+    """One of another app for APP.DOMAIN, which is that app's whoever has claimed it; and the platform's for a name that
+    is no app's."""
+    secure, name = route(443, 1, handlers=("tls", "http")), "shop.example.com"
+    (door,) = said(name, 443, secure, tls=True, hostname=name, certified="blog", domain="example.com")
+    assert door.outcome == "PT05: the certificate for shop.example.com is not this app's to show"
+    assert door.certificate == "" and door.candidates == ()
+    (door,) = said("a.example.net", 443, secure, tls=True, hostname="*.example.net", certified=PLATFORM)
+    assert door.outcome == "PT05: the certificate for *.example.net is not this app's to show"
+    (door,) = said(name, 443, secure, tls=True, hostname="*.example.com", certified=PLATFORM, domain="example.com")
+    assert door.certificate == "*.example.com" and door.candidates
 
 
 def test_the_name_of_an_app_that_is_elsewhere_is_nobodys() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hawker.clock import Clock
 from hawker.errors import Fault
-from hawker.feed import CERTIFICATE_KEY, HTTP_01, TLS_ALPN_01, SealedCertificate, ShownChallenge
+from hawker.feed import API_APP, CERTIFICATE_KEY, HTTP_01, TLS_ALPN_01, SealedCertificate, ShownChallenge
 from hawker.ids import AppName
 from hawker.secret import certificate_chain
 from hawker.secret.certificate_chain import KeyPair
@@ -123,3 +123,10 @@ class CertificateBook:
         if self._own is None:
             self._own = certificate_chain.self_signed(SELF_SIGNED, self._clock.now())
         return self._own
+
+
+def may_show(certificate: SealedCertificate, app: AppName | None, name: str) -> bool:
+    """Whether the app is the certificate's, or the certificate is the platform's own and the name this app's."""
+    if certificate.app == PLATFORM:
+        return app in (API_APP, name.partition(".")[0])
+    return app in (API_APP, certificate.app)

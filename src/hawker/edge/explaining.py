@@ -9,7 +9,7 @@ from math import isinf
 from msgspec.structs import replace
 
 from hawker.edge.asked_request import head_of, order_of, plain_notes, request_notes, steering_notes
-from hawker.edge.certificates import CertificateBook
+from hawker.edge.certificates import CertificateBook, may_show
 from hawker.edge.gates import Gates, hard_limit, soft_limit
 from hawker.edge.head import RequestHead
 from hawker.edge.refusal import Code, ProxyError
@@ -113,6 +113,8 @@ class Explainer:
     def _certificate(self, asked: AskRoute, target: ServiceTarget) -> str:
         """Raises `_NowhereError`."""
         found, options = self._book.find(asked.host), target.port.tls_options
+        if found is not None and not may_show(found, target.machine.app, asked.host):
+            raise _NowhereError(f"PT05: the certificate for {found.hostname} is not this app's to show")
         if found is not None:
             return found.hostname
         if options and options.default_self_signed:

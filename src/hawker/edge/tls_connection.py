@@ -16,7 +16,7 @@ from typing import cast
 
 from hawker.clock import Clock
 from hawker.edge.app_figures import AppFigures
-from hawker.edge.certificates import ACME_ALPN, CertificateBook
+from hawker.edge.certificates import ACME_ALPN, CertificateBook, may_show
 from hawker.edge.client_hello import (
     POSTGRES_ALPN,
     POSTGRES_ASKS,
@@ -33,10 +33,9 @@ from hawker.edge.visits import Counters
 from hawker.edge.writing import refusal
 from hawker.errors import Fault
 from hawker.fair.connections import ConnectionTable
-from hawker.feed import API_APP, EdgeLogLine, SealedCertificate
+from hawker.feed import EdgeLogLine
 from hawker.http.tls_transport import TlsTransport
 from hawker.ids import AppName, new_ulid
-from hawker.secret.certificates import PLATFORM
 from hawker.token_bucket import Allowance, TokenBuckets
 from hawker.value_object import ValueObject
 
@@ -148,7 +147,7 @@ class TlsConnections:
         if target is None:
             raise RefusedTlsError(TlsRefusal.PT05)
         options, certificate = target.port.tls_options, book.find(hello.name)
-        if certificate is not None and not _may_show(certificate, app, hello.name):
+        if certificate is not None and not may_show(certificate, app, hello.name):
             raise RefusedTlsError(TlsRefusal.PT05)
         if certificate is None and not (options and options.default_self_signed):
             raise RefusedTlsError(TlsRefusal.PT05, f"a client asks for {hello.name or 'no name'}", app)
@@ -159,13 +158,6 @@ class TlsConnections:
             return target, book.context(certificate, tuple((options and options.versions) or ()), alpn)
         except (Fault, OSError) as error:
             raise RefusedTlsError(TlsRefusal.PT07, f"{hello.name}: {error}", app) from error
-
-
-def _may_show(certificate: SealedCertificate, app: AppName | None, name: str) -> bool:
-    """Whether the app is the certificate's, or the certificate is the platform's own and the name this app's."""
-    if certificate.app == PLATFORM:
-        return app in (API_APP, name.partition(".")[0])
-    return app in (API_APP, certificate.app)
 
 
 def network_of(address: str) -> bytes:
