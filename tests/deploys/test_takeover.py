@@ -12,7 +12,7 @@ from hawker.deploys.takeover import DeployWatch
 from hawker.deploys.voters import TermLost
 from hawker.errors import Conflict, NotFound, WrongState
 from hawker.fsm import journal
-from hawker.record.app import RELEASES
+from hawker.record.app import APPS, RELEASES
 from hawker.record.deploy import (
     DEPLOY_REGISTERS,
     DEPLOY_TERMS,
@@ -53,7 +53,9 @@ def _leads(fleet: PlayedDeploys, host: DeployHost) -> bool:
 
 
 def _put_first(register: RegisterRecord, tx: Tx) -> None:
-    tx.put(DEPLOY_REGISTERS, "0", register)
+    app = tx.get(APPS, register.app)
+    assert app is not None
+    tx.put(DEPLOY_REGISTERS, f"{app.id}/0", register)
 
 
 def _has_ended(fleet: PlayedDeploys, host: DeployHost) -> bool:
@@ -69,7 +71,7 @@ async def test_a_deploy_that_cannot_be_looked_at_keeps_no_voter_from_another_one
     begin, tries = DeployWatch._begin, list[str]()
 
     async def fails(watch: DeployWatch, key: str, register: RegisterRecord) -> None:
-        if key != "0":
+        if not key.endswith("/0"):
             await begin(watch, key, register)
             return
         tries.append(key)
@@ -224,6 +226,57 @@ async def test_an_end_that_most_voters_have_is_heeded_where_a_deploy_ended_other
         await fleet.eventually(lambda: fleet.home.world.store.get(RELEASES, key) == release)
         ended = fleet.register(fleet.home)
         assert fleet.record(fleet.home) == record and ended is not None and ended.ended
+
+
+async def _comes_again(host: DeployHost, *, ended: bool) -> str:
+    """The app was destroyed and made again, with another id, as this host knows it. Returns the key of what it keeps of
+    the former app's deploy."""
+    (key, register), *_ = host.world.store.scan(DEPLOY_REGISTERS)
+
+    def apply(tx: Tx) -> None:
+        app = tx.get(APPS, APP)
+        assert app is not None
+        tx.put(APPS, APP, replace(app, id="0123456789abcdef"))
+        tx.put(DEPLOY_REGISTERS, key, replace(register, ended=ended))
+
+    await host.world.store.write(apply)
+    return key
+
+
+@pytest.mark.parametrize("heard", [True, False])
+async def test_the_end_of_a_destroyed_apps_deploy_leaves_a_later_app_of_the_name_as_it_is(heard: bool) -> None:
+    """Though the former deploy had more terms."""
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        assert (await fleet.ended(0)).status == "complete"
+        store, key = fleet.home.world.store, deploy_key(APP, 1)
+        await fleet.eventually(lambda: journal.active(store, deploy_resource(APP)) is None)
+        record, release = fleet.record(fleet.home), store.get(RELEASES, key)
+        assert record is not None and release is not None
+        record, release = replace(record, term=record.term - 1, stage="later"), replace(release, status="failed")
+        await store.write(lambda tx: tx.put(DEPLOYS, key, record))
+        await store.write(lambda tx: tx.put(RELEASES, key, release))
+        at = await _comes_again(fleet.home, ended=heard)
+        await fleet.home.kill()
+        await fleet.again(fleet.home)
+        store = fleet.home.world.store
+        await fleet.eventually(lambda: (found := store.get(DEPLOY_REGISTERS, at)) is not None and found.ended)
+        await fleet.passes(5)
+        assert (fleet.record(fleet.home), store.get(RELEASES, key)) == (record, release)
+
+
+async def test_nobody_takes_over_a_destroyed_apps_deploy_where_a_later_app_has_its_name() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.changes()
+        home, *others = fleet.voters()
+        for host in others:
+            await _comes_again(host, ended=False)
+        await home.kill()
+        await fleet.passes(60)
+        assert [fleet.record(host) for host in others] == [None, None]
+        with pytest.raises(NotFound, match="no node that answers keeps deploy 1"):
+            await fleet.take(fleet.hosts.index(others[0]))
 
 
 async def test_an_operator_takes_a_deploy_of_which_two_voters_are_lost() -> None:

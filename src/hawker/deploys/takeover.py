@@ -37,7 +37,7 @@ from hawker.record.deploy import (
     deploy_key,
     deploy_resource,
 )
-from hawker.store.contract import Tx, keys_of
+from hawker.store.contract import Reader, Tx, keys_of
 
 LOOK_S = 1.0
 NEXT_S = 10.0
@@ -133,12 +133,19 @@ class DeployWatch:
             self._said.pop(key, None)
 
     async def _look_at(self, key: str, register: RegisterRecord) -> None:
+        app = self._store.get(APPS, register.app)
+        if app is not None and app.id != _app_id(key):
+            if register.ended:
+                self._over.add(key)
+            elif app.home is None:  # elsewhere what is known of the app may be old
+                await self._end(key)
+            return
         if register.ended:
             await self._heed(key, answer_of(register), register)
             return
         if not register.term:
             return
-        local = self._store.get(DEPLOYS, deploy_key(register.app, register.version))
+        local = _local(self._store, key, register)
         if local is not None and local.ended_at is not None and local.voters:
             await self._tell(key, register, local)
         elif journal.active(self._store, deploy_resource(register.app)) is None and self._is_due(key, register):
@@ -166,13 +173,17 @@ class DeployWatch:
         back = state.release.status == ReleaseStatus.ROLLING_BACK
         given = DeployInput(app=register.app, version=register.version, why=state.deploy.error)
 
-        def apply(tx: Tx) -> None:
+        def apply(tx: Tx) -> bool:
+            if _is_another(tx, register.app, _app_id(key)):
+                return False
             if _is_older(tx, state):
                 put_state(tx, state, nodes)
             flow = DEPLOY_BACK if back else DEPLOY
             self._runner.accept(tx, flow, deploy_resource(register.app), given, when_busy=WhenBusy.REFUSE)
+            return True
 
-        await self._store.write(apply)
+        if not await self._store.write(apply):
+            return
         self._down.pop(key, None)
         said = {"app": register.app, "deploy": register.version, "lost": register.holder}
         _log.warning("deploy is taken over", extra=said)
@@ -187,7 +198,7 @@ class DeployWatch:
 
     async def _heed(self, key: str, newest: RegisterAnswer, register: RegisterRecord) -> None:
         """How it ended counts, where it ended otherwise here, with fewer words of its voters."""
-        local = self._store.get(DEPLOYS, deploy_key(register.app, register.version))
+        local = _local(self._store, key, register)
         if local is None or (newest.term, newest.number) <= (local.term, local.serial):
             if register.ended:
                 self._over.add(key)
@@ -200,8 +211,7 @@ class DeployWatch:
         state = opened_state(newest.state, nodes)
 
         def apply(tx: Tx) -> None:
-            there = tx.get(DEPLOYS, deploy_key(register.app, register.version))
-            if there is not None and _is_older(tx, state):  # none once the app is destroyed
+            if _local(tx, key, register) is not None and _is_older(tx, state):  # none once the app is destroyed
                 put_state(tx, state, nodes)
 
         await self._store.write(apply)
@@ -212,19 +222,14 @@ class DeployWatch:
         return max(await self._voters(key, register).read(), key=lambda each: (each.term, each.number))
 
     def _voters(self, key: str, register: RegisterRecord) -> Voters:
-        app_id = key.partition("/")[0]
-        return Voters(register.app, app_id, register.version, register.voters, self._nodes(), self._clock)
+        return Voters(register.app, _app_id(key), register.version, register.voters, self._nodes(), self._clock)
 
     async def _learn(self) -> None:
         """What ended while this node was away, and whose coordinator lives, so that nobody here would ask. Where there
         is a record of it here, a run follows that reads how it ended."""
         for key in list(keys_of(self._store, DEPLOY_REGISTERS)):
             register = None if key in self._over else self._store.get(DEPLOY_REGISTERS, key)
-            if (
-                register is None
-                or register.ended
-                or self._store.get(DEPLOYS, deploy_key(register.app, register.version)) is not None
-            ):
+            if register is None or register.ended or _local(self._store, key, register) is not None:
                 continue
             with suppress(Unavailable):
                 if (await self._newest(key, register)).ended:
@@ -290,7 +295,7 @@ class TakeHandlers:
     async def take(self, call: Call[DeployParams, NoQuery, None]) -> DeployInfo:
         key, register = self._register(call.params)
         app, version, nodes = register.app, register.version, self._nodes()
-        app_id = key.partition("/")[0]
+        app_id = _app_id(key)
         voters = Voters(app, app_id, version, register.voters, nodes, self._clock)
         heard = await voters.heard()
         newest = max(heard.values(), key=lambda each: (each.term, each.number), default=answer_of(register))
@@ -315,10 +320,12 @@ class TakeHandlers:
 
     def _register(self, params: DeployParams) -> tuple[str, RegisterRecord]:
         """Of the newest such deploy that this node keeps. Raises `NotFound`."""
-        kept = [pair for pair in self._table.store.scan(DEPLOY_REGISTERS) if pair[1].app == params.app_name]
+        store, app = self._table.store, params.app_name
+        kept = [pair for pair in store.scan(DEPLOY_REGISTERS) if pair[1].app == app]
+        kept = [pair for pair in kept if not _is_another(store, app, _app_id(pair[0]))]
         kept = [pair for pair in kept if params.version in (_LATEST, str(pair[1].version)) and pair[1].state]
         if not kept:
-            raise NotFound(f"no such deploy of app '{params.app_name:.80}' is kept here")
+            raise NotFound(f"no such deploy of app '{app:.80}' is kept here")
         return max(kept, key=lambda pair: pair[1].version)
 
     async def _granted(self, voters: Voters, term: int) -> None:
@@ -342,6 +349,8 @@ class TakeHandlers:
         nodes, state = self._nodes(), opened_state(newest.state, self._nodes())
 
         def apply(tx: Tx) -> None:
+            if _is_another(tx, app, state.app.id):
+                raise NotFound("app not found")
             if _is_older(tx, state):
                 put_state(tx, state, nodes)
             self._table.change(tx, app, version, voters=voters, term=term, coordinator=nodes.me)
@@ -352,6 +361,25 @@ class TakeHandlers:
                 self._runner.accept(tx, flow, deploy_resource(app), given, when_busy=WhenBusy.REFUSE)
 
         await self._table.store.write(apply)
+
+
+def _app_id(key: str) -> str:
+    """Of the app whose deploy a register with this key keeps."""
+    return key.partition("/")[0]
+
+
+def _is_another(reader: Reader, name: str, app_id: str) -> bool:
+    """Whether the app that has the name here is a later one, since that with this id was destroyed. Where there is no
+    app of the name, this node may never have had it."""
+    there = reader.get(APPS, name)
+    return there is not None and there.id != app_id
+
+
+def _local(reader: Reader, key: str, register: RegisterRecord) -> DeployRecord | None:
+    """What is here of a register's deploy, if anything; not what is of a later app of the name."""
+    if _is_another(reader, register.app, _app_id(key)):
+        return None
+    return reader.get(DEPLOYS, deploy_key(register.app, register.version))
 
 
 def _is_older(tx: Tx, state: DeployState) -> bool:
