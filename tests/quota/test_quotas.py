@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -9,6 +10,7 @@ from hawker.ids import AppName
 from hawker.machine import State
 from hawker.quota.quotas import EVERY_ORG, MOST_QUOTAS, UsageCount
 from hawker.record.org import QUOTAS, Amount, QuotaRecord, QuotaRule
+from hawker.record.volume import SNAPSHOTS
 from hawker.sim.node.sim_worker import APP, SimWorker, config_of
 from hawker.sim.node.world import MemoryWorld
 
@@ -40,6 +42,33 @@ async def test_an_org_has_what_its_apps_have(worker: SimWorker) -> None:
     await worker.create(app="other", order={"skip_launch": True})
     assert COUNT.of_org(worker.store, "personal").machines == 2
     assert COUNT.of_org(worker.store, "acme") == Amount()
+
+
+class LookedAt:
+    """A snapshot of the app `stall` that counts who asks for its app."""
+
+    size = 1
+    looks = 0
+
+    @property
+    def app(self) -> AppName:
+        self.looks += 1
+        return AppName(APP)
+
+
+async def test_a_snapshot_is_looked_at_as_often_however_many_apps_an_org_has(
+    worker: SimWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        await worker.app(f"other-{number}")
+    scan, snapshots = worker.store.scan, [LookedAt(), LookedAt()]
+
+    def scanned(bucket: Any, *at: Any, **options: Any) -> Any:
+        return enumerate(snapshots) if bucket is SNAPSHOTS else scan(bucket, *at, **options)
+
+    monkeypatch.setattr(worker.store, "scan", scanned)
+    assert COUNT.of_org(worker.store, "personal").snapshots == 2
+    assert max(each.looks for each in snapshots) <= 2
 
 
 SKIP = {"skip_launch": True}

@@ -62,10 +62,11 @@ class UsageCount:
     def _of_apps(self, reader: Reader, apps: frozenset[AppName]) -> Amount:
         if not apps:
             return NOTHING
-        snapshots = [snapshot for _, snapshot in reader.scan(SNAPSHOTS) if snapshot.app in apps]
-        return self.total(
-            self.usage(reader, app, [each for each in snapshots if each.app == app]) for app in sorted(apps)
-        )
+        snapshots: dict[AppName, list[SnapshotRecord]] = {app: [] for app in sorted(apps)}
+        for _, snapshot in reader.scan(SNAPSHOTS):
+            if (of_app := snapshots.get(snapshot.app)) is not None:
+                of_app.append(snapshot)
+        return self.total(self.usage(reader, app, of_app) for app, of_app in snapshots.items())
 
     def usage(self, reader: Reader, app: AppName, snapshots: Iterable[SnapshotRecord]) -> AppUsage:
         """`snapshots` are all of the app's."""
