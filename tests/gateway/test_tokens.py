@@ -22,7 +22,7 @@ from hawker.api.contract.token import (
     RevokeTokenRequest,
     TokenAccess,
 )
-from hawker.api.grant import Grant
+from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Handlers
 from hawker.api.route import B, Call, P, Q, R, Unary
 from hawker.auth.caveat import Actions, Apps, Caveat, Expires, Holder, Machines, Orgs
@@ -102,6 +102,7 @@ class Front:
         route: Unary[P, Q, B, R],
         *,
         token: Macaroon | None = None,
+        grant: Grant | None = None,
         params: P | None = None,
         body: B | None = None,
     ) -> R:
@@ -110,7 +111,7 @@ class Front:
             params=params or route.params(),
             query=route.query(),
             body=body or route.body(),
-            grant=await self.granted(token),
+            grant=grant or await self.granted(token),
             request_id="01H",
         )
         answer: R = await self._handlers.of(route)(call)
@@ -231,11 +232,56 @@ async def test_a_holder_who_makes_and_ends_tokens_is_counted_and_stops_at_a_boun
     assert len((await front.call(LIST_REVOKED)).tokens) == MAX_SHOWN + 1
 
 
+async def end_parts(front: Front, token: Macaroon, names: Iterable[int], *caveats: Caveat) -> None:
+    """Its holder makes a token for each name, and shows it."""
+    for name in names:
+        front.clock.advance(1)
+        part = narrow(token, Holder(f"{name}"), *caveats)
+        await front.call(REVOKE_TOKEN, token=token, body=RevokeTokenRequest(token=to_text(part)))
+
+
+async def test_who_controls_the_node_ends_a_shown_token_beyond_the_bound(front: Front) -> None:
+    token, operator = front.made(Apps(("shop",))), front.made(Holder("ann"))
+    await end_parts(front, token, range(MAX_SHOWN))
+    for caller in (None, operator):
+        left = narrow(token, Holder(f"left by {caller}"))
+        await front.call(REVOKE_TOKEN, token=caller, body=RevokeTokenRequest(token=to_text(left)))
+        with pytest.raises(Unauthorized, match="revoked"):
+            await front.granted(left)
+    with pytest.raises(QuotaExceeded):
+        await end_parts(front, token, [MAX_SHOWN])
+
+
+async def test_a_node_that_calls_for_a_holder_is_counted(front: Front) -> None:
+    token = front.made(Apps(("shop",)))
+    await end_parts(front, token, range(MAX_SHOWN))
+    node = Everything("ann", root=False, token_ids=(token.id, token.id))
+    body = RevokeTokenRequest(token=to_text(narrow(token, Holder("left"))))
+    with pytest.raises(QuotaExceeded):
+        await front.call(REVOKE_TOKEN, grant=node, body=body)
+
+
+async def test_the_ends_of_tokens_that_expired_a_day_ago_make_room_for_others(front: Front) -> None:
+    token, hour = front.made(Apps(("shop",))), int(front.clock.now()) + 3600
+    await end_parts(front, token, range(MAX_SHOWN - 1), Expires(hour))
+    await end_parts(front, token, [MAX_SHOWN])
+    front.clock.advance(3600 + 80_000)
+    with pytest.raises(QuotaExceeded):
+        await end_parts(front, token, [MAX_SHOWN + 1])
+    front.clock.advance(7_000)
+    await end_parts(front, token, [MAX_SHOWN + 1])
+    assert len((await front.call(LIST_REVOKED)).tokens) == 2
+    await end_parts(front, token, range(1000, 1000 + MAX_SHOWN - 2))
+    with pytest.raises(QuotaExceeded):
+        await end_parts(front, token, [0])
+
+
 async def test_the_end_of_the_first_token_stands_for_those_of_all_that_were_made_of_it(front: Front) -> None:
     token = front.made()
-    parts = [narrow(token, Holder(f"{number}")) for number in range(3)]
+    held = narrow(token, Apps(("shop",)))
+    parts = [narrow(held, Holder(f"{number}")) for number in range(3)]
     for part in parts:
-        await front.call(REVOKE_TOKEN, token=token, body=RevokeTokenRequest(token=to_text(part)))
+        await front.call(REVOKE_TOKEN, token=held, body=RevokeTokenRequest(token=to_text(part)))
     ended = await front.call(REVOKE_TOKEN, body=RevokeTokenRequest(token_id=token.id))
     assert (await front.call(LIST_REVOKED)).tokens == (ended,)
     for each in (token, *parts):

@@ -145,5 +145,10 @@ def holder_of(caveats: tuple[Caveat, ...]) -> str:
     return "" if taken else name
 
 
+def expiry_of(caveats: tuple[Caveat, ...]) -> int | None:
+    """The first moment that ends all calls, in Unix seconds; whatever is narrowed further ends no later."""
+    return min((caveat.at for caveat in caveats if isinstance(caveat, Expires)), default=None)
+
+
 def needs_org(caveats: tuple[Caveat, ...]) -> bool:
     return any(isinstance(caveat, Orgs) for caveat in caveats)

@@ -28,6 +28,8 @@ from hawker.value_object import ValueObject
 MAX_SHOWN = 100
 """The most revocations that a node keeps of tokens that were narrowed from one: anybody who holds it makes any number
 of them, and revokes each by showing it."""
+_SKEW_S = 86_400.0
+"""The seconds for which a revocation is kept after its token has expired here, at least: clocks of nodes differ."""
 
 
 class ShownToken(ValueObject, frozen=True, kw_only=True):
@@ -37,6 +39,8 @@ class ShownToken(ValueObject, frozen=True, kw_only=True):
     """The token itself."""
     first: str
     """The id of the token that it was narrowed from first, which no holder can change; its own id where it was not."""
+    expires: float | None = None
+    """When it ends by itself, Unix seconds; None for never."""
 
 
 class Ended(Protocol):
@@ -68,21 +72,34 @@ class Revocations:
         if there is not None:
             return there
         first = "" if shown is None else shown.first
+        expires = None if shown is None else shown.expires
         counted = self._counted()
-        if first not in ("", token_id) and counted[first] >= MAX_SHOWN:
-            raise QuotaExceeded(f"{MAX_SHOWN} tokens that were narrowed from {first} were revoked: revoke that one")
+        gone = [each.token_id for each in self.list() if each.first == token_id] if counted.pop(token_id, 0) else []
+        if first not in ("", token_id):
+            if counted[first] >= MAX_SHOWN:
+                gone = self._expired(first)
+            if counted[first] - len(gone) >= MAX_SHOWN:
+                raise QuotaExceeded(f"{MAX_SHOWN} tokens that were narrowed from {first} were revoked: revoke that one")
+            counted[first] += 1 - len(gone)
         by, note = by[:MAX_NOTE], note[:MAX_NOTE]
-        made = Revocation(token_id=token_id, at=self._clock.now(), by=by, note=note, first=first)
-        covered = [each.token_id for each in self.list() if each.first == token_id] if counted.pop(token_id, 0) else []
-        counted[first] += first not in ("", token_id)
+        made = Revocation(token_id=token_id, at=self._clock.now(), by=by, note=note, first=first, expires=expires)
 
         def write(tx: Tx) -> None:
             tx.put(REVOKED, token_id, made)
-            for each in covered:
+            for each in gone:
                 tx.delete(REVOKED, each)
 
         await self._store.write(write)
         return made
+
+    def _expired(self, first: str) -> list[str]:
+        """The revoked tokens narrowed from that one that end by themselves everywhere."""
+        before = self._clock.now() - _SKEW_S
+        return [
+            each.token_id
+            for each in self.list()
+            if each.first == first and each.expires is not None and each.expires < before
+        ]
 
     def _counted(self) -> Counter[str]:
         """The revocations of shown tokens, by the id of the token that each was narrowed from first."""

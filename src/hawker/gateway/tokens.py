@@ -30,11 +30,11 @@ from hawker.api.contract.token import (
     VerifiedToken,
 )
 from hawker.api.directory import Peers
-from hawker.api.grant import ROOT
+from hawker.api.grant import ROOT, Grant
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.app import DEFAULT_ORG
-from hawker.auth.caveat import Apps, Caveat, Expires, Holder, Machines, Orgs, holder_of
+from hawker.auth.caveat import Apps, Caveat, Expires, Holder, Machines, Orgs, expiry_of, holder_of
 from hawker.auth.macaroon import NONCE_BYTES, Macaroon, is_token_id, narrow, to_text
 from hawker.auth.tokens import Ended, Narrowed, Offered, ShownToken, Tokens
 from hawker.clock import Clock
@@ -195,7 +195,11 @@ class TokenHandlers:
             raise Unprocessable("name the token or its token_id")
         if body.token is not None:
             offered = self._offered(body.token)
-            return offered.macaroons[0].id, ShownToken(text=Secret(body.token), first=offered.first_id)
+            token = offered.macaroons[0]
+            if _controls(call.grant):
+                return token.id, None
+            expires = expiry_of(token.caveats)
+            return token.id, ShownToken(text=Secret(body.token), first=offered.first_id, expires=expires)
         assert body.token_id is not None
         call.grant.check(Attempt(Action.CONTROL))
         if not is_token_id(body.token_id):
@@ -208,6 +212,13 @@ class TokenHandlers:
         if offered.root:
             raise Unprocessable("the root token cannot be revoked: remove its file and restart the node for a new one")
         return offered
+
+
+def _controls(grant: Grant) -> bool:
+    """Whether the caller could revoke any token by its id. Not a node, which calls for others."""
+    if isinstance(grant, Narrowed):
+        return grant.permits(Attempt(Action.CONTROL))
+    return grant.root and not grant.token_ids
 
 
 def _held(call: Call[NoParams, NoQuery, None]) -> tuple[Macaroon, ...]:

@@ -109,7 +109,8 @@ class Revocation(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     by: str
     note: str = ""  # reason of the revocation, for people; may be empty
-    first: str = ""  # id of the token that this one was narrowed from first; empty where only its id was shown
+    first: str = ""  # id of the token that this one was narrowed from first; empty where who asked controls the node
+    expires: float | None = None  # Unix seconds when the token ends by itself; None for never, or where it is not known
 
 
 REVOKED = Bucket("revoked_tokens", Revocation)
