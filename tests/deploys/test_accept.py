@@ -244,6 +244,15 @@ async def test_a_key_that_a_lax_reading_passes_over_is_a_warning_of_the_deploy(w
     assert shown.warnings == ("vm[0].memroy is passed over: unknown key; did you mean memory?",)
 
 
+async def test_what_a_release_asks_of_hosts_keeps_no_machine_from_its_count(worker: SimWorker) -> None:
+    await deploy(worker)
+    await ended(worker)
+    asked = {"vm": [{"required_host_features": ["avx"]}]}
+    shown = await deploy(worker, asked, lax=True, counts={"app": 2}, strategy="rolling")
+    assert shown.warnings == ("vm[0].required_host_features is passed over: not served: hosts declare no features",)
+    assert (await ended(worker)).status == "complete" and len(await machines(worker)) == 2
+
+
 HTTPS = {"http_service": {"internal_port": 8080, "force_https": True}}
 
 

@@ -28,6 +28,22 @@ def test_a_lax_reader_takes_unknown_keys_with_a_warning() -> None:
     assert reading.config is not None and [each.warning for each in reading.problems] == [True]
 
 
+def test_a_lax_reader_passes_over_what_a_file_asks_of_hosts_with_a_warning() -> None:
+    text = """
+host_dedication_id = "a"
+[[vm]]
+memory = "1gb"
+host_dedication_id = "a"
+required_host_features = ["avx"]
+[deploy.release_command_vm]
+host_dedication_id = "a"
+"""
+    assert not any(problem.warning for problem in read_app_config(text, ".toml").problems)
+    reading = read_app_config(text, ".toml", lax=True)
+    assert len(reading.problems) == 4 and all(problem.warning for problem in reading.problems)
+    assert reading.config is not None and reading.config.vm is not None and reading.config.vm[0].memory == 1024
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -51,7 +51,7 @@ from hawker.errors import BadRequest, Conflict, Fault, NoRoom, NotFound, Unavail
 from hawker.fair.threads import Pool, in_thread
 from hawker.flytoml.app_config import AppConfig, MountSection
 from hawker.flytoml.machines import machine_configs
-from hawker.flytoml.reader import read_app_config
+from hawker.flytoml.reader import OF_HOSTS, read_app_config
 from hawker.flytoml.shape import UNKNOWN_KEY
 from hawker.fsm.contract import WhenBusy
 from hawker.fsm.runner import Runner
@@ -363,8 +363,8 @@ def _read(definition: bytes, *, lax: bool) -> tuple[AppConfig, tuple[str, ...]]:
         raise Unprocessable("; ".join(texts)[:MOST_TEXT])
     if any(file.local_path for file in reading.config.files or ()):
         raise BadRequest("files: a node has no local_path: send the content as raw_value")
-    unknown = [each for each in reading.problems if each.text.startswith(UNKNOWN_KEY)] if lax else []
-    return reading.config, tuple(f"{each.path} is passed over: {each.text}" for each in unknown)
+    passed = [each for each in reading.problems if each.text.startswith(UNKNOWN_KEY) or each.text in OF_HOSTS.values()]
+    return reading.config, tuple(f"{each.path} is passed over: {each.text}" for each in passed)
 
 
 async def _machines(app: str, caller: Caller) -> list[Machine]:

@@ -21,11 +21,16 @@ from hawker.value_object import ValueObject
 
 _BUILD = "images are not built here: build it elsewhere and give the image"
 
-REFUSED: Mapping[str, str] = {
+OF_HOSTS: Mapping[str, str] = {
     "host_dedication_id": "not served: hosts are not dedicated",
     "vm[].host_dedication_id": "not served: hosts are not dedicated",
     "vm[].required_host_features": "not served: hosts declare no features",
     "deploy.release_command_vm.host_dedication_id": "not served: hosts are not dedicated",
+}
+"""Keys that say which hosts machines are to be on: refused, but for a lax reading, since machines are the same without
+them. A release of flyctl's that has one can be rolled back to and scaled."""
+
+REFUSED: Mapping[str, str] = {
     "services[].script_checks": "not served: a check is tcp or http; machine_checks run a command at a deploy",
     "statics[].tigris_bucket": "not served: files come from the machine itself",
     "machine_config": "not served: write what it says as sections of this file",
@@ -79,7 +84,7 @@ class Reading(ValueObject, frozen=True):
 
 
 def read_app_config(text: str, suffix: str, *, lax: bool = False) -> Reading:
-    """`suffix` as for `document.read`. `lax` makes unknown keys warnings."""
+    """`suffix` as for `document.read`. `lax` makes unknown keys, and those of `OF_HOSTS`, warnings."""
     try:
         root = read(text, suffix)
     except Unreadable as error:
@@ -94,6 +99,7 @@ def read_app_config(text: str, suffix: str, *, lax: bool = False) -> Reading:
         if table[str(path[-1])].value == []:
             del table[str(path[-1])]
     _take_out(root, REFUSED, problems, warning=False)
+    _take_out(root, OF_HOSTS, problems, warning=lax)
     _take_out(root, WITHOUT_EFFECT, problems, warning=True)
     config: AppConfig = shaped(root, AppConfig, problems, lax=lax)
     fits = not problems.errors
