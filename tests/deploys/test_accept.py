@@ -239,6 +239,25 @@ async def test_a_file_that_the_containers_of_a_machine_exclude_is_refused(worker
         await deploy(worker, {"files": [{"guest_path": "/a", "raw_value": "eA=="}]})
 
 
+async def test_only_the_machine_that_new_ones_are_made_like_is_asked_for_its_containers(worker: SimWorker) -> None:
+    """When machines are counted, since no other one is touched or copied."""
+    with_files = {"files": [{"guest_path": "/a", "raw_value": "eA=="}]}
+
+    async def kinds(count: int) -> list[str]:
+        shown = await deploy(worker, with_files, counts={"app": count}, strategy="rolling", dry_run=True)
+        return [slot.kind for slot in shown.slots]
+
+    made = await reconfigured(worker, containers=(Container(name="a"),))
+    assert await kinds(1) == [] and await kinds(0) == ["destroy"]
+    with pytest.raises(Unprocessable, match=f"{made.id} .* keeps its containers"):
+        await kinds(2)
+    assert made.config is not None
+    body = CreateMachineRequest(config=made.config)
+    await worker.api.call(CREATE_MACHINE, params=AppParams(app_name="stall"), body=body)
+    await worker.stop(made.id)
+    assert await kinds(3) == ["create"]
+
+
 async def test_a_key_that_a_lax_reading_passes_over_is_a_warning_of_the_deploy(worker: SimWorker) -> None:
     shown = await deploy(worker, {"vm": [{"memroy": "1gb"}]}, lax=True)
     assert shown.warnings == ("vm[0].memroy is passed over: unknown key; did you mean memory?",)

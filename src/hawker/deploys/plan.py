@@ -108,12 +108,12 @@ def planned(wanted: WantedRelease, machines: Sequence[Machine]) -> DeployPlan:
     mine = {each.id: group for each in there if (group := _group_of(each)) is not None}
     alone = sum(each.id not in mine and not is_passing(each) for each in there)
     rows = [_Row.of(each, mine[each.id]) for each in sorted(there, key=lambda each: each.id) if each.id in mine]
-    refused = _refusals(wanted, rows)
+    gone = Counter(_group_of(each) for each in machines if each.state not in GONE and each.host_status != "ok")
+    refused = _refusals(wanted, rows) + _excluded(wanted, rows, gone)
     if away and not limits_of(wanted.config).skip_unreachable:
         refused.append(f'the hosts of machines {", ".join(away)} are away, and `unreachable` is "fail"')
     if refused:
         raise Unprocessable("; ".join(refused)[:MOST_TEXT])
-    gone = Counter(_group_of(each) for each in machines if each.state not in GONE and each.host_status != "ok")
     waiting = tuple(group for group in wanted.configs if gone[group] and all(row.group != group for row in rows))
     slots = _slots(wanted, rows, gone)
     return DeployPlan(tuple(replace(slot, number=number) for number, slot in enumerate(slots)), alone, away, waiting)
@@ -197,10 +197,32 @@ def _refusals(wanted: WantedRelease, rows: Sequence[_Row]) -> list[str]:
                     f"machine {row.id} of group {group!r} has other volumes than the file says: a volume cannot be put"
                     " into a machine or taken out of it; destroy the machine first"
                 )
-            elif row.group == group and row.config.containers:  # which exclude some of what a file may say
-                found = complaints(overlaid(config, row.config))
-                said += [f"machine {row.id} of group {group!r} keeps its containers: {each}" for each in found]
     return said
+
+
+def _excluded(wanted: WantedRelease, rows: Sequence[_Row], gone: Mapping[str | None, int]) -> list[str]:
+    """What the file says and the containers exclude that a machine keeps, or hands on to new ones."""
+    said = []
+    for row in _overlaid_rows(wanted, rows, gone):
+        config = wanted.configs.get(row.group)
+        if config is not None and row.config.containers and _volume_names(row.config) == _volume_names(config):
+            found = complaints(overlaid(config, row.config))
+            said += [f"machine {row.id} of group {row.group!r} keeps its containers: {each}" for each in found]
+    return said
+
+
+def _overlaid_rows(wanted: WantedRelease, rows: Sequence[_Row], gone: Mapping[str | None, int]) -> list[_Row]:
+    """Those that are updated, or that new machines are made like."""
+    doubled = _doubled(wanted.unfinished, rows)
+    rows = [row for row in rows if row.id not in doubled]
+    if not wanted.counts:
+        return [row for row in rows if wanted.scope.has(row)]
+    found = []
+    for group, count in wanted.counts.items():
+        mine = _warm_first([row for row in rows if row.group == group])
+        if count > len(mine) + gone.get(group, 0):
+            found += mine[:1]
+    return found
 
 
 def _volume_names(config: MachineConfig) -> list[str | None]:
