@@ -263,7 +263,7 @@ async def test_a_key_that_a_lax_reading_passes_over_is_a_warning_of_the_deploy(w
     assert shown.warnings == ("vm[0].memroy is passed over: unknown key; did you mean memory?",)
 
 
-async def test_what_a_release_asks_of_hosts_keeps_no_machine_from_its_count(worker: SimWorker) -> None:
+async def test_key_of_hosts_in_a_release_keeps_no_machine_from_its_count(worker: SimWorker) -> None:
     await deploy(worker)
     await ended(worker)
     asked = {"vm": [{"required_host_features": ["avx"]}]}

@@ -240,7 +240,7 @@ async def end_parts(front: Front, token: Macaroon, names: Iterable[int], *caveat
         await front.call(REVOKE_TOKEN, token=token, body=RevokeTokenRequest(token=to_text(part)))
 
 
-async def test_who_controls_the_node_ends_a_shown_token_beyond_the_bound(front: Front) -> None:
+async def test_operator_ends_a_shown_token_beyond_the_bound(front: Front) -> None:
     token, operator = front.made(Apps(("shop",))), front.made(Holder("ann"))
     await end_parts(front, token, range(MAX_SHOWN))
     for caller in (None, operator):
