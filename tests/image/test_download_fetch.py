@@ -106,7 +106,7 @@ async def test_organization_does_not_wait_for_a_registry_that_another_one_named(
     async with anyio.create_task_group() as group:
         group.start_soon(fetcher.fetch, slow, [blob], acme, silent)
         await slow.halted.wait()
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await fetcher.fetch(origin, [blob], bolt, silent)
         assert bolt.has(blob.digest)
         assert fetcher.busy() == {blob.digest}
