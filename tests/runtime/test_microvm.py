@@ -12,6 +12,7 @@ from hawker.runtime.driver import ExecSpec, GuestVolumes
 from hawker.runtime.pilot.serial_ports import KEPT, PORTS
 from hawker.runtime.spec import VolumeDisk
 from tests.runtime.guests import guests
+from tests.volume.own_disk import own_disk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]
 MIB = 1 << 20
@@ -74,6 +75,18 @@ async def test_a_volume_is_held_still_and_trimmed_while_commands_have_all_ways_t
         finally:
             for session in sessions:
                 await session.close()
+
+
+async def test_a_guest_whose_volume_has_no_room_on_the_host_is_told_and_goes_on(tmp_path: Path) -> None:
+    with own_disk(tmp_path, mib=8) as small:
+        async with guests(tmp_path) as there:
+            spec = there.spec(
+                "head -c 33554432 /dev/urandom > /data/file; sync /data/file || echo refused; sleep 1; echo goes on",
+                volumes=(volume(small, 64),),
+            )
+            await there.driver.start(spec)
+            await there.hears(spec, "goes on\n")
+            assert "refused\n" in there.said(spec)
 
 
 async def test_file_that_a_guest_deleted_takes_no_room_once_its_volume_is_trimmed(tmp_path: Path) -> None:

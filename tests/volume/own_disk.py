@@ -8,10 +8,10 @@ from hawker.host.mount import mount, unmount
 
 
 @contextmanager
-def own_disk(below: Path) -> Iterator[Path]:
+def own_disk(below: Path, mib: int | None = None) -> Iterator[Path]:
     directory = below / "own"
     directory.mkdir()
-    mount("tmpfs", directory, "tmpfs", 0)
+    mount("tmpfs", directory, "tmpfs", 0, f"size={mib}m" if mib else "")
     try:
         yield directory
     finally:

@@ -86,7 +86,8 @@ def _balloon() -> str:
 
 def _drive(place: int, drive: VmDrive) -> Iterator[str]:
     """No lock of QEMU's own on the file: the ledger's is ours, and an image has many readers. A workload may write
-    zeros: its ledger may get no hole for them, which its reader would take for the end."""
+    zeros: its ledger may get no hole for them, which its reader would take for the end. The guest is told of a write
+    for which the host has no room: QEMU would stop it for good otherwise."""
     file = {"driver": "file", "filename": drive.path, "locking": "off", "aio": "threads", "discard": "unmap"}
     disk = {
         "driver": "raw",
@@ -103,7 +104,7 @@ def _drive(place: int, drive: VmDrive) -> Iterator[str]:
         yield from ("-object", _json(**{"qom-type": "throttle-group", "id": group, "limits": bounds}))
         disk = {"driver": "throttle", "throttle-group": group, "file": disk}
     yield from ("-blockdev", _json(**disk, **{"node-name": node}))
-    yield from ("-device", _json(driver="virtio-blk-device", drive=node, serial=drive.name))
+    yield from ("-device", _json(driver="virtio-blk-device", drive=node, serial=drive.name, werror="report"))
 
 
 def _ports(fds: int) -> Iterator[str]:
