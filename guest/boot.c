@@ -22,6 +22,7 @@
 #include "port.h"
 #include "power.h"
 #include "stages.h"
+#include "timer.h"
 
 enum { OPEN_FILES = 65536, LINE = 4096, VALUE = 1024, EVENT = 8192, UEVENTS = 1, BACKLOG = 32 };
 
@@ -106,6 +107,8 @@ void boot(struct place *journal, struct place segments[2]) {
     read_command_line(line);
     take_argument(line, "hawker.end", value, sizeof value);
     power_set_end(value);
+    take_argument(line, "hawker.timer", value, sizeof value);
+    if (value[0] && !timer_is_about(strtoul(value, NULL, 10))) power_fail(EAGAIN, "start again:", "no right timer");
     take_argument(line, "hawker.vsock", vsock_port, sizeof vsock_port);
     stage_pause();
     load_modules();

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import NotFound, Unavailable
-from hawker.runtime.driver import ExecSpec, GuestVolumes
+from hawker.runtime.driver import ExecSpec, GuestVolumes, Phase
 from hawker.runtime.pilot.serial_ports import KEPT, PORTS
 from hawker.runtime.spec import VolumeDisk
 from tests.runtime.guests import guests
@@ -57,6 +57,14 @@ async def test_a_guest_grows_its_volume_holds_it_still_and_counts_it(tmp_path: P
         await there.hears(spec, "wrote", since=said)
         with pytest.raises(NotFound, match="no volume other"):
             await there.driver.volume_usage(spec.machine_id, "other")
+
+
+async def test_a_guest_whose_kernel_found_no_timer_does_not_run_and_says_so(tmp_path: Path) -> None:
+    async with guests(tmp_path) as there:
+        spec = there.spec("echo up; sleep 1000", args=("nolapic_timer",))
+        with pytest.raises(Unavailable, match="hawker: start again: no right timer"):
+            await there.driver.start(spec)
+        assert (await there.driver.inspect(spec.machine_id)).phase is Phase.PREPARED
 
 
 async def test_a_volume_is_held_still_and_trimmed_while_commands_have_all_ways_that_are_theirs(tmp_path: Path) -> None:

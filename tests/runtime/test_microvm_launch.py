@@ -12,7 +12,16 @@ from hawker.errors import BadRequest, Unavailable, WrongState
 from hawker.host.cgroup import find_hierarchies
 from hawker.host.mount import mounts
 from hawker.runtime.driver import Exit, Phase
-from hawker.runtime.microvm_launch import BROKEN, VmmEvidence, is_final, judge, last_words, plan_path, read_plan
+from hawker.runtime.microvm_launch import (
+    BROKEN,
+    VmmEvidence,
+    is_final,
+    judge,
+    last_words,
+    plan_path,
+    read_plan,
+    starts_again,
+)
 from hawker.runtime.spec import GuestLink, RootDisk
 from hawker.runtime.vmm.contract import VmmEnd
 from hawker.runtime.vmm.keeper import read_record
@@ -116,6 +125,14 @@ def test_silence_has_a_fault(evidence: VmmEvidence, code: int, fault: str) -> No
 def test_an_error_that_would_come_again_is_final() -> None:
     assert is_final(ended(0)) and is_final(ended(-9, oom_kills=1))
     assert not is_final(ended(1)) and not is_final(ended(-9)) and not is_final(VmmEvidence(end=None, oom_kills=0))
+
+
+def test_a_guest_that_is_to_be_started_again_has_no_final_end() -> None:
+    asks = b"[    0.3] odd\r\nhawker: start again: no right timer: later\r\n"
+    assert starts_again(ended(0, asks)) and not is_final(ended(0, asks))
+    for end in (ended(1, asks), ended(0, PANIC), ended(0, b"said hawker: start again: x\n"), ended(-9)):
+        assert not starts_again(end)
+    assert not starts_again(VmmEvidence(end=None, oom_kills=0))
 
 
 def test_last_words_are_few_and_harmless() -> None:

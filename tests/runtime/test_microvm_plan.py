@@ -9,7 +9,7 @@ from msgspec import structs
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, HawkerError, NotServed
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.microvm_launch import MicroVMFiles, MicroVMPlan, bounds, devices, make_plan
+from hawker.runtime.microvm_launch import MicroVMFiles, MicroVMPlan, bounds, command_line, devices, make_plan
 from hawker.runtime.spec import (
     DiskLimits,
     GuestLink,
@@ -61,7 +61,11 @@ def test_disks_are_in_the_order_that_the_kernel_is_told() -> None:
 def test_the_user_s_arguments_come_last() -> None:
     words = plan().vm.command_line.split()
     assert words[0] == "console=ttyS0" and words[-2:] == ["loglevel=7", "nosmt"]
-    assert {"panic=-1", "reboot=t", "hawker.end=reboot"} <= set(words)
+    assert {"panic=-1", "reboot=t", "hawker.end=reboot", "hawker.timer=62500"} <= set(words)
+
+
+def test_kernel_of_a_processor_that_is_real_measures_no_timer() -> None:
+    assert "hawker.timer" not in command_line(SPEC, Qemu(SystemClock(), accelerates=True), ("ledger",))
 
 
 def test_nothing_is_writable_but_what_is_its_own() -> None:

@@ -255,6 +255,9 @@ class ContainerTechnology:
     def failed_to_boot(self, run: RunDir) -> bool:
         return False
 
+    def starts_again(self, run: RunDir) -> bool:
+        return False
+
     async def take_up(self, run: RunDir) -> None:
         """Does nothing: nothing is left half-done, since a machine is frozen or not."""
 

@@ -25,7 +25,15 @@ from hawker.runtime.crun import Crun
 from hawker.runtime.driver import Exit, Features, LostPart, Memory, Stats, VolumeUsage
 from hawker.runtime.driver import Suspension as Means
 from hawker.runtime.kernel.guest_kernel import GuestKernel
-from hawker.runtime.microvm_launch import MicroVMLauncher, VmmEvidence, bounds, is_final, judge, last_words
+from hawker.runtime.microvm_launch import (
+    MicroVMLauncher,
+    VmmEvidence,
+    bounds,
+    is_final,
+    judge,
+    last_words,
+    starts_again,
+)
 from hawker.runtime.microvm_memory import MicroVMMemory
 from hawker.runtime.microvm_suspension import SnapshotSuspension, refuse_suspended
 from hawker.runtime.pilot import requests
@@ -135,6 +143,9 @@ class MicroVMTechnology:
 
     def failed_to_boot(self, run: RunDir) -> bool:
         return is_final(self._evidence(run))
+
+    def starts_again(self, run: RunDir) -> bool:
+        return starts_again(self._evidence(run))
 
     def _evidence(self, run: RunDir) -> VmmEvidence:
         return VmmEvidence(end=self._jail.ended(run), oom_kills=self._cgroups.oom_kills(run.machine_id))

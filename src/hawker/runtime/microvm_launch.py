@@ -140,7 +140,8 @@ def max_memory_mib(spec: InstanceSpec) -> int:
 def command_line(spec: InstanceSpec, vmm: Vmm, disks: tuple[str, ...]) -> str:
     """The kernel's command line. The kernel takes the last of two arguments that contradict each other: a user's come
     after ours. Raises `BadRequest` for a line that is too long."""
-    ours = (vmm.console(), *_QUIETLY, f"hawker.disks={','.join(disks)}", f"hawker.end={vmm.power_off}")
+    timer = () if vmm.timer_khz is None else (f"hawker.timer={vmm.timer_khz}",)
+    ours = (vmm.console(), *_QUIETLY, f"hawker.disks={','.join(disks)}", f"hawker.end={vmm.power_off}", *timer)
     line = " ".join((*ours, *spec.kernel_args))
     if len(line) > _COMMAND_LINE_MAX:
         raise BadRequest(f"kernel_args make a command line of {len(line)} bytes; a kernel takes {_COMMAND_LINE_MAX}")
@@ -172,6 +173,7 @@ BROKEN = 125
 """The exit code of a machine that its platform, or its own kernel, could not run; as the pilot has it."""
 
 _PANIC = re.compile(r"Kernel panic - not syncing: ([^\n]*)")
+_AGAIN = re.compile(r"^hawker: start again: ", re.MULTILINE)
 _STAMP = re.compile(r"^\[ *\d+\.\d+\] ", re.MULTILINE)
 _LINES = 3
 _WORDS_MAX = 400
@@ -209,8 +211,16 @@ def judge(evidence: VmmEvidence, recorded: Exit | None, killed: Exit) -> Exit:
 
 def is_final(evidence: VmmEvidence) -> bool:
     """Whether a machine whose pilot never took its spec was ended by its guest, or for its size. A VMM that fails says
-    why to its launcher, and may be launched again."""
-    return evidence.end is not None and (evidence.end.status == 0 or evidence.oom_kills > 0)
+    why to its launcher, and may be launched again, as one whose guest asks for that."""
+    if evidence.end is None or starts_again(evidence):
+        return False
+    return evidence.end.status == 0 or evidence.oom_kills > 0
+
+
+def starts_again(evidence: VmmEvidence) -> bool:
+    """Whether the pilot turned its guest off, before it took its spec, to have it started again."""
+    end = evidence.end
+    return end is not None and end.status == 0 and bool(_AGAIN.search(_text(end.console)))
 
 
 def _fault(end: VmmEnd) -> str:

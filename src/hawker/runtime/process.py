@@ -118,6 +118,9 @@ class ProcessTechnology:
     def failed_to_boot(self, run: RunDir) -> bool:
         return False
 
+    def starts_again(self, run: RunDir) -> bool:
+        return False
+
     async def take_up(self, run: RunDir) -> None:
         """Does nothing: nothing is ever left half-done to such a machine."""
 

@@ -65,13 +65,19 @@ class Guest(ProcessTechnology):
 
 class Program(Guest):
     """A machine in which a program runs instead of a pilot: Python's, with the listening socket as 3 and the journal,
-    which it holds, as 4."""
+    which it holds, as 4. `again`: how often it asks to be started again."""
 
-    def __init__(self, text: str, *, boots: bool = True) -> None:
+    def __init__(self, text: str, *, boots: bool = True, again: int = 0) -> None:
         super().__init__(boots=boots)
         self._text = text
+        self._again = again
+        self.launches = 0
+
+    def starts_again(self, run: RunDir) -> bool:
+        return self.launches <= self._again
 
     async def launch(self, spec: InstanceSpec, run: RunDir, fds: tuple[int, ...]) -> int:
+        self.launches += 1
         pid = spawn((sys.executable, "-c", self._text), fds=fds, session=True)
         self._children.add(pid)
         return pid

@@ -214,6 +214,19 @@ async def test_a_vmm_that_was_killed_before_its_guest_was_there_may_be_launched_
         await later.destroy(MACHINE)
 
 
+@pytest.mark.parametrize(("again", "launches"), [(0, 1), (1, 2), (9, 4)])
+async def test_a_guest_that_wants_it_is_started_again_at_once_and_not_for_ever(
+    tmp_path: Path, again: int, launches: int
+) -> None:
+    guest = Program("", again=again)
+    driver = PilotDriver(guest, tmp_path, SystemClock())
+    with anyio.fail_after(120):
+        with pytest.raises(Unavailable, match="before its guest was there: Loading"):
+            await driver.start(spec("unused"))
+        assert guest.launches == launches
+        await driver.destroy(MACHINE)
+
+
 async def test_a_guest_is_told_its_spec_once_it_is_there(tmp_path: Path) -> None:
     """Its clock is set by it: what waited in a socket would be late."""
     program = GREET + f"c.sendall({HELLO!r}); time.sleep(0.3); said = c.recv(1 << 16); open(5, 'wb').write(said)"

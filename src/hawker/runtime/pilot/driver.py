@@ -49,6 +49,7 @@ ATTACH_VERSION = COPY_VERSION = 4  # of the protocol that speaks of them
 REST_S = 2.0  # what a pilot gives the processes that are left when its machine ends
 STOP_GRACE_S = 5.0  # beyond the stop's own timeout, for the pilot to bury and record
 _ASK_AGAIN_S = 0.2
+_BOOTS = 4  # of a guest that wants to be started again, until the caller is told
 _LAST_WORDS_S = 20.0  # for a guest to end whose pilot says that it does, or says no more
 
 
@@ -122,7 +123,18 @@ class PilotDriver:
             return await self._begin_again(run, spec)
         if self._journal.has_ended(run, self._journal.read(run)):
             return PilotStartAnswer.ENDED
+        for _ in range(_BOOTS - 1):
+            answer = await self._launch(run, spec)
+            if answer is not PilotStartAnswer.ENDED or not await self._starts_again(run):
+                return answer
         return await self._launch(run, spec)
+
+    async def _starts_again(self, run: RunDir) -> bool:
+        if not self.features.kernel:
+            return False
+        with anyio.move_on_after(_LAST_WORDS_S):
+            await self._link.wait_ended(run)
+        return not run.lives() and self._technology.starts_again(run)
 
     async def _launch(self, run: RunDir, spec: InstanceSpec) -> PilotStartAnswer:
         """The spec is on its way before the pilot exists: it waits in the socket, so nobody waits for anybody."""
@@ -202,7 +214,8 @@ class PilotDriver:
         elif run.lives():
             await self._technology.kill(spec.machine_id, run, run.pid())
         elif not self._journal.has_ended(run, state):
-            raise Unavailable(f"the VMM of machine {spec.machine_id} was ended before its guest was there")
+            words = self._technology.last_words(run)
+            raise Unavailable(f"the VMM of machine {spec.machine_id} was ended before its guest was there: {words}")
 
     # --- what is so
 

@@ -71,6 +71,10 @@ class Technology(Protocol):
         would end too, as with a kernel that panics: that is an exit, for `complete` to tell. Never for a pilot that is
         itself launched: it can be launched again."""
 
+    def starts_again(self, run: RunDir) -> bool:
+        """Whether what was launched has ended because its pilot, which never took its spec, wants another launch: its
+        kernel came up in a way that the next may not. Never for a pilot that is itself launched."""
+
     async def take_up(self, run: RunDir) -> None:
         """Called by `Driver.recover`: finish what a daemon that died left half-done to a machine that runs. Raises
         `Unavailable` when that cannot be done now, which the next call may repeat."""

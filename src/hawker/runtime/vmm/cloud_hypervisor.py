@@ -238,6 +238,7 @@ class CloudHypervisor(ApiVmm):
     power_off = "poweroff"
     gpus = True
     overhead_mib = 96
+    timer_khz: int | None = None
 
     def __init__(self, clock: Clock, lack_of_kvm: Callable[[], str], program: VmmProgram = CLOUD_HYPERVISOR) -> None:
         super().__init__(clock, lack_of_kvm, program, _CALLS)

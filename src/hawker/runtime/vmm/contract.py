@@ -64,6 +64,8 @@ class Vmm(Protocol):
     snapshots: bool  # it can write its guest's memory to a file, and go on from there
     gpus: bool  # it can give devices of the host to its guest
     overhead_mib: int  # MiB that the VMM needs at the most beside the guest's memory
+    timer_khz: int | None
+    """The frequency of the timer that its guest's kernel measures, and has to have right; None: it measures none."""
 
     def channel(self) -> PilotChannel:
         """How its machines' pilots are reached."""

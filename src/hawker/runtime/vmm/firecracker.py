@@ -235,6 +235,7 @@ class Firecracker(ApiVmm):
     power_off = "reboot"
     gpus = False
     overhead_mib = 32
+    timer_khz: int | None = None
 
     def __init__(self, clock: Clock, lack_of_kvm: Callable[[], str], program: VmmProgram = FIRECRACKER) -> None:
         super().__init__(clock, lack_of_kvm, program, _CALLS)

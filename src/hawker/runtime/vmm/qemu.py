@@ -139,6 +139,7 @@ MEMORY_FILE = "memory"
 """The one file of a snapshot."""
 
 _PROGRAM = "qemu-system-x86_64"
+_EMULATED_TIMER_KHZ = 62_500  # of its local APIC, which counts nanoseconds: Linux divides them by 16
 _APPEARS_S = 20.0  # from the launch to a monitor that listens
 _LOOK_EVERY_S = 0.02
 _SAVING_S, _SAVED_MIB_PER_S = 30.0, 20  # the slowest disk that is waited for
@@ -167,6 +168,7 @@ class Qemu:
     def __init__(self, clock: Clock, *, accelerates: bool) -> None:
         self._clock = clock
         self.accelerates = accelerates
+        self.timer_khz = None if accelerates else _EMULATED_TIMER_KHZ
         self._counter_khz = None if accelerates else tsc_khz(clock)
 
     def channel(self) -> PilotChannel:
