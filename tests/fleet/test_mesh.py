@@ -4,6 +4,7 @@ import base64
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -238,6 +239,42 @@ async def test_device_that_a_node_removed_at_its_end_is_not_made_again(at: str) 
         networks.clear()
     await mesh.read()
     assert not device.made and not networks
+
+
+class Slow(Device):
+    """A device that is made for as long as `hold` is not set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.hold = anyio.Event(), anyio.Event()
+
+    async def there(self) -> TunnelDevice:
+        self.begun.set()
+        await self.hold.wait()
+        return await super().there()
+
+
+async def test_the_end_waits_for_a_device_that_is_being_made_and_none_is_made_after_it(rows: Rows) -> None:
+    put(rows, NEAR, 2)
+    device = Slow()
+    mesh, _ = fleet(rows, device)
+    seen: list[int] = []
+
+    async def end() -> None:
+        await mesh.end()
+        seen.append(device.made)
+        device.made = 0  # it is removed
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mesh.read)
+        await device.begun.wait()
+        tasks.start_soon(end)
+        await anyio.wait_all_tasks_blocked()
+        assert not seen
+        device.hold.set()
+    assert seen == [1]
+    await mesh.read()
+    assert not device.made
 
 
 async def test_peers_of_an_earlier_daemon_go(rows: Rows) -> None:

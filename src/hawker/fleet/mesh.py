@@ -205,6 +205,7 @@ class FleetMesh:
         self._nodes: Mapping[str, NodeId] = {}  # by public key
         self._compare_at = float("-inf")
         self._look, self._looked = anyio.Event(), anyio.Event()
+        self._reading, self._ended = anyio.Lock(), False
         self.lack = ""
 
     @property
@@ -253,8 +254,18 @@ class FleetMesh:
                 await self._looked.wait()
 
     async def read(self) -> None:
-        """Reads what the fleet says and sets the tunnels so. Raises what a query raises, `Fault` where there is no
-        device, and `OSError` when it does not answer."""
+        """Reads what the fleet says and sets the tunnels so, until `end`. Raises what a query raises, `Fault` where
+        there is no device, and `OSError` when it does not answer."""
+        async with self._reading:
+            if not self._ended:
+                await self._read()
+
+    async def end(self) -> None:
+        """No device is made from now on. Returns once none is being made: who removes it then leaves none."""
+        async with self._reading:
+            self._ended = True
+
+    async def _read(self) -> None:
         if await in_thread(Pool.HOST, self._own.renewed):
             self._take(self._own.key)
         networks = frozenset(self._networks())
@@ -263,7 +274,7 @@ class FleetMesh:
             networks, wanted = frozenset(), {}
         there = self._device.is_there
         due = there and self._clock.monotonic() >= self._compare_at
-        if not wanted and not there:  # no device is made to be told nothing: a node that ends has removed its own
+        if not wanted and not there:  # no device is made to be told nothing
             self._told = wanted
             self._watch = TunnelWatch()
         elif wanted != self._told or due or not there:

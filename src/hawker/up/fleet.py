@@ -258,7 +258,7 @@ def _mesh_of(
     me = MeshHost(node=parts.node.id, key=own.key.public, endpoint=joined(seat.listener.getsockname()[0], port))
     here, clock = partial(networks_here, parts.deps.store), parts.deps.clock
     mesh = FleetMesh(me, own, kept.catalog, here, device, clock, changed)
-    networks.meet(mesh.known)
+    networks.meet(mesh.known, mesh.end)
     return mesh
 
 

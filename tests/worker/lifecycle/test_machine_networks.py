@@ -95,6 +95,21 @@ async def test_the_rest_is_passed_on() -> None:
     assert await networks.dropped() == {"withheld": 3}
 
 
+async def test_ways_to_other_hosts_end_before_the_node_is_removed() -> None:
+    host = Host()
+    networks = HostNetworks(cast(NodeNetwork, host))
+
+    async def known(network_id: int) -> None:
+        host.asked.append(network_id)
+
+    async def end() -> None:
+        host.asked.append("end the ways")
+
+    networks.meet(known, end)
+    await networks.withdraw()
+    assert host.asked == ["end the ways", "remove the node"]
+
+
 def test_an_address_is_the_machines_own_and_the_same_everywhere() -> None:
     networks = HostNetworks(cast(NodeNetwork, Host()))
     assert networks.private_ip(7, MACHINE) == networks.private_ip(7, MACHINE)

@@ -23,15 +23,16 @@ class HostNetworks:
         self._kernels = kernels
         self._resolver = resolver
         self._ways: Callable[[int], Awaitable[None]] | None = None
+        self._end_ways: Callable[[], Awaitable[None]] | None = None
 
     @property
     def host(self) -> NodeNetwork:
         """The part of the network that is the kernel's."""
         return self._host
 
-    def meet(self, ways: Callable[[int], Awaitable[None]]) -> None:
-        """`ways` waits until the way to machines of a network on other hosts is known."""
-        self._ways = ways
+    def meet(self, ways: Callable[[int], Awaitable[None]], end: Callable[[], Awaitable[None]]) -> None:
+        """`ways` waits until the way to machines of a network on other hosts is known. After `end` none is made."""
+        self._ways, self._end_ways = ways, end
 
     def private_ip(self, network_id: int, machine_id: MachineId) -> str:
         return str(private_ip(network_id, machine_id))
@@ -68,6 +69,8 @@ class HostNetworks:
         await self._host.withhold()
 
     async def withdraw(self) -> None:
+        if self._end_ways is not None:
+            await self._end_ways()
         await self._host.remove_node()
 
     async def lost(self, networks: Mapping[MachineId, Network]) -> dict[MachineId, str]:
