@@ -44,6 +44,7 @@ NAMES = ("ledger", "image", "layer", "volume")
 MAC = "02:00:00:00:00:03"
 
 _QEMU = "qemu-system-x86_64"
+_BOOTS = 4  # as many as a driver tries
 _PROGRAMS = (
     "sh",
     "cat",
@@ -199,7 +200,9 @@ def machine(files: Path, *arguments: str, memory_mib: int = 192) -> Iterator[Mac
         fds = [listener.fileno() for listener in listeners]
         command = _command(files, fds, arguments, memory_mib)
         booted = stack.enter_context(_launched(files, command, fds))
-        while _starts_again(booted):
+        for _ in range(_BOOTS - 1):
+            if not _starts_again(booted):
+                break
             booted = stack.enter_context(_launched(files, command, fds))
         try:
             yield booted
